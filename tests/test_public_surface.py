@@ -458,7 +458,7 @@ SIGNATURES = {
     "AiohttpEngine.request": "self request",
     "AiohttpEngine.stream": "self request",
     "Credentials.joined": "self other",
-    "Deadline.left": "self now",
+    "Deadline.remaining": "self now",
     "AgentResult.unwrap": "self",
     "Circuit.close": "self",
     "Circuit.open": "self",

@@ -14,7 +14,7 @@ from holdfast.policies import Deadline
     ("now", "left"), [(90.0, 10.0), (99.75, 0.25), (100.0, 0.0), (101.0, 0.0)]
 )
 def test_what_is_left_is_never_less_than_nothing(now, left):
-    assert Deadline(name="call", timeout=10.0, at=100.0).left(now) == left
+    assert Deadline(name="call", timeout=10.0, at=100.0).remaining(now) == left
 
 
 def test_a_deadline_says_whose_it_is_and_what_was_given():

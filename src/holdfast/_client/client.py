@@ -201,7 +201,7 @@ class Client(ClosingContext):
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
-        scope = self._core.begin("call", options, of=Client.get_extended_agent_card)
+        scope = self._core.begin("call", options, method=Client.get_extended_agent_card)
         return await self._core.extended_card(scope)
 
     # ── Pending calls ────────────────────────────────────────────────────────────────────────
@@ -257,7 +257,7 @@ class Client(ClosingContext):
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
         journaling = self._journaling("resume_pending()")
-        check_call_options(options, of=Client.resume_pending)
+        check_call_options(options, method=Client.resume_pending)
         from holdfast._client.pending import resume_all  # not needed without a journal
 
         return resume_all(
@@ -326,7 +326,7 @@ class Client(ClosingContext):
         """
         check_seconds("poll_interval", poll_interval)
         offered = _offered(tools, options)
-        scope = self._core.begin("call", options, sends=True, of=Client.ask)
+        scope = self._core.begin("call", options, sends=True, method=Client.ask)
         events = self._sending(
             scope,
             message,
@@ -385,7 +385,7 @@ class Client(ClosingContext):
                 found; it was not sent again, unless ``on_unknown`` allows it.
             ValueError: The message has no content.
         """
-        scope = self._core.begin("call", options, sends=True, of=Client.send_message)
+        scope = self._core.begin("call", options, sends=True, method=Client.send_message)
         core, configuration = self._core, None
         if (
             return_immediately is not None
@@ -455,7 +455,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         if rate is not None:
             check_rate("rate", rate)
-        check_call_options(options, sends=True, of=Client.run)
+        check_call_options(options, sends=True, method=Client.run)
         records = None
         if run_id is not None:
             check_not_empty("run_id", run_id)
@@ -465,7 +465,7 @@ class Client(ClosingContext):
             records = RunRecords(self._core, journaling, run_id, poll_interval=poll_interval)
 
         def begin(label: str | None) -> tuple[CallScope, ObservedCall]:
-            scope = self._core.begin("call", options, sends=True, of=Client.run)
+            scope = self._core.begin("call", options, sends=True, method=Client.run)
             observed = self._core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
             return msgspec.structs.replace(scope, label=label), observed
 
@@ -519,7 +519,7 @@ class Client(ClosingContext):
         """
         check_seconds("poll_interval", poll_interval)
         offered = _offered(tools, options)
-        scope = self._core.begin("stream", options, sends=True, of=Client.stream_message)
+        scope = self._core.begin("stream", options, sends=True, method=Client.stream_message)
         return self._sending(
             scope,
             message,
@@ -676,7 +676,7 @@ class Client(ClosingContext):
                 history_length=check_not_negative("history_length", history_length),
             ),
             options,
-            of=Client.get_task,
+            method=Client.get_task,
         )
         return reply.value
 
@@ -716,7 +716,7 @@ class Client(ClosingContext):
             status_timestamp_after=status_timestamp_after,
             include_artifacts=include_artifacts,
         )
-        return (await self._call(op.LIST_TASKS, request, options, of=Client.list_tasks)).value
+        return (await self._call(op.LIST_TASKS, request, options, method=Client.list_tasks)).value
 
     def iter_tasks(
         self,
@@ -743,7 +743,7 @@ class Client(ClosingContext):
         options["extensions"] = check_items(
             "extensions", options.get("extensions", ())
         )  # for each page
-        check_call_options(options, of=Client.list_tasks)
+        check_call_options(options, method=Client.list_tasks)
         request = _list_request(
             context_id,
             status=status,
@@ -761,7 +761,7 @@ class Client(ClosingContext):
         token, seen, empty = "", set[str](), 0
         while True:
             request = msgspec.structs.replace(request, page_token=token or None)
-            reply = await self._call(op.LIST_TASKS, request, options, of=Client.list_tasks)
+            reply = await self._call(op.LIST_TASKS, request, options, method=Client.list_tasks)
             page = reply.value
             for task in page.tasks:
                 yield task
@@ -803,7 +803,7 @@ class Client(ClosingContext):
         check_not_empty("task_id", task_id)
         if until is not None:
             check_hook("until", until)
-        scope = self._core.begin("wait", options, of=Client.wait)
+        scope = self._core.begin("wait", options, method=Client.wait)
         calls = StreamCalls(self._core, scope, poll_interval=poll_interval, until_deadline=True)
 
         def follow(task: Task) -> EventStream:
@@ -839,7 +839,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         check_not_empty("task_id", task_id)
         check_kind("force_subscription", force_subscription, bool)
-        scope = self._core.begin("stream", options, of=Client.subscribe_to_task)
+        scope = self._core.begin("stream", options, method=Client.subscribe_to_task)
         calls = StreamCalls(self._core, scope, poll_interval=poll_interval)
         return EventStream(calls, calls.subscribe_to(task_id, forced=force_subscription))
 
@@ -873,7 +873,7 @@ class Client(ClosingContext):
         check_kind("confirm", confirm, bool)
         if options.get("timeout") is None:
             options["timeout"] = min(_CANCEL_TIMEOUT_S, self._core.timeout)
-        scope = self._core.begin("cancel", options, of=Client.cancel_task)
+        scope = self._core.begin("cancel", options, method=Client.cancel_task)
         request = CancelTaskRequest(
             id=check_not_empty("task_id", task_id),
             metadata=check_json_object("metadata", metadata),
@@ -921,7 +921,7 @@ class Client(ClosingContext):
             op.CREATE_PUSH_CONFIG,
             config,
             options,
-            of=Client.create_task_push_notification_config,
+            method=Client.create_task_push_notification_config,
         )
         return reply.value
 
@@ -939,7 +939,7 @@ class Client(ClosingContext):
             op.GET_PUSH_CONFIG,
             request,
             options,
-            of=Client.get_task_push_notification_config,
+            method=Client.get_task_push_notification_config,
         )
         return reply.value
 
@@ -967,7 +967,7 @@ class Client(ClosingContext):
             op.LIST_PUSH_CONFIGS,
             request,
             options,
-            of=Client.list_task_push_notification_configs,
+            method=Client.list_task_push_notification_configs,
         )
         return reply.value
 
@@ -990,7 +990,7 @@ class Client(ClosingContext):
                 op.DELETE_PUSH_CONFIG,
                 request,
                 options,
-                of=Client.delete_task_push_notification_config,
+                method=Client.delete_task_push_notification_config,
             )
         except TaskNotFoundError as error:
             if not _ran_before(error):
@@ -1030,12 +1030,12 @@ class Client(ClosingContext):
             check_not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
                 check_sendable("params", params)
-                scope = self._core.begin("call", options, sends=True, of=Client.call)
+                scope = self._core.begin("call", options, sends=True, method=Client.call)
                 with self._core.observed(scope, operation.name):
                     return cast(
                         "Reply[R]", await SendOperation(self._core, params, scope).response()
                     )
-        return await self._call(operation, params, options, of=Client.call)
+        return await self._call(operation, params, options, method=Client.call)
 
     async def _call(
         self,
@@ -1043,10 +1043,10 @@ class Client(ClosingContext):
         params: P,
         options: CallOptions | SendOptions,
         *,
-        of: Callable[..., Any],
+        method: Callable[..., Any],
     ) -> Reply[R]:
         check_sendable("params", params)
-        scope = self._core.begin("call", options, of=of)
+        scope = self._core.begin("call", options, method=method)
         return await self._core.call(operation, params, scope)
 
     async def _canceled_before(

@@ -22,12 +22,12 @@ from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.admission import Admission
 from holdfast._pipeline.cards.resolver import AgentCardResolver
 from holdfast._pipeline.cards.trust import CardTrust
-from holdfast._pipeline.cautions import Cautions
 from holdfast._pipeline.credentials import AuthProviderRef
 from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
 from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
 from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipeline, card_source
+from holdfast._pipeline.security_warnings import SecurityWarnings
 from holdfast._pipeline.transport import Reply, UnaryOnly
 from holdfast._wire.bindings import GRPC_BINDING
 
@@ -274,7 +274,7 @@ def connect(
         is_required=require_signature,
         observers=notifier,
     )
-    cautions = Cautions()
+    warnings = SecurityWarnings()
     cards = card_source(
         used_engine,
         settings.resilience,
@@ -284,7 +284,7 @@ def connect(
         networks=networks,
         version=protocol_version,
         override=endpoints.override,
-        cautions=cautions,
+        warnings=warnings,
     )
     resolvers = [
         AgentCardResolver(
@@ -317,7 +317,7 @@ def connect(
         resolvers,
         routes,
         endpoints,
-        cautions=cautions,
+        warnings=warnings,
         env=env,
         names=list(map(agent_name, loaded)),
         shared_store=settings.shared_store,
@@ -331,7 +331,7 @@ def connect(
         hooks=hooks,
         auth=auth_ref,
         override=endpoints.override,
-        cautions=cautions,
+        warnings=warnings,
         admissions=admissions,
         call_layers=settings.call_layers,
         attempt_layers=settings.attempt_layers,
@@ -379,7 +379,7 @@ class _EndpointChoice(UnaryOnly):
         endpoints: KnownEndpoints,
         *,
         env: Env,
-        cautions: Cautions,
+        warnings: SecurityWarnings,
         names: Sequence[str],
         shared_store: bool | None,
     ) -> None:
@@ -387,7 +387,7 @@ class _EndpointChoice(UnaryOnly):
         self._routes = routes
         self._endpoints = endpoints
         self._env = env
-        self._cautions = cautions
+        self._warnings = warnings
         self._names = names
         self._shared_store = shared_store
         self._interfaces: list[InterfaceLayer] = []
@@ -401,7 +401,7 @@ class _EndpointChoice(UnaryOnly):
                 resolver,
                 route,
                 endpoints=self._endpoints,
-                cautions=self._cautions,
+                warnings=self._warnings,
             )
             for resolver, route in zip(self._resolvers, self._routes, strict=True)
         ]

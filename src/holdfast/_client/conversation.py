@@ -240,7 +240,7 @@ class Conversation:
             context_id=self._context_id,
             metadata=message_metadata,
         )
-        calls = self._stream_calls(options, of=Conversation.stream_message)
+        calls = self._stream_calls(options, method=Conversation.stream_message)
         replies = self._replies(calls, metadata, accepted_output_modes)
 
         async def send() -> ReplyLoop:
@@ -294,12 +294,12 @@ class Conversation:
             self._context_id = reply.context_id or self._context_id
 
     def _stream_calls(
-        self, options: SendOptions, *, of: Callable[..., Any] | None = None
+        self, options: SendOptions, *, method: Callable[..., Any] | None = None
     ) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
         add_tools_extension(options, self._tools)
-        scope = self._core.begin("conversation", options, sends=True, of=of)
+        scope = self._core.begin("conversation", options, sends=True, method=method)
         return StreamCalls(
             self._core, scope, poll_interval=self._poll_interval, until_deadline=True
         )

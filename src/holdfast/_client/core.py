@@ -271,7 +271,7 @@ class ClientCore:
         options: CallOptions | SendOptions,
         *,
         sends: bool = False,
-        of: Callable[..., Any] | None = None,
+        method: Callable[..., Any] | None = None,
     ) -> CallScope:
         """Check the options of a call, and begin it now.
 
@@ -279,7 +279,7 @@ class ClientCore:
             name: What the call's deadline is called.
             options: What the caller passes.
             sends: Whether the call may send a message.
-            of: The method that takes the options, for errors about its own arguments.
+            method: The method that takes the options, for errors about its own arguments.
 
         Raises:
             ValueError: A timeout, header or URI that is not valid.
@@ -295,7 +295,7 @@ class ClientCore:
                 call_group=call_group,
                 on_unknown=self._on_unknown,
             )
-        checked = check_call_options(options, sends=sends, of=of)
+        checked = check_call_options(options, sends=sends, method=method)
         return CallScope(
             deadline=self.deadline(name, checked.get("timeout"), loop),
             headers=cast("dict[str, str]", checked.get("headers") or {}),
@@ -502,7 +502,7 @@ class ClientCore:
         message: Message,
         scope: CallScope,
         *,
-        known: Task | None = None,
+        last_seen: Task | None = None,
         asks: bool = True,
     ) -> PendingReply | None:
         """Return a message as a reply to an interrupted task, before it is sent, or None.
@@ -510,14 +510,14 @@ class ClientCore:
         Args:
             message: The message.
             scope: The deadline of the call, and what each of its requests carries.
-            known: The task, where the caller has it.
+            last_seen: The task, where the caller has it.
             asks: Whether to fetch a task that was not seen yet: once, for 5 s at most. Without a
                 reply, its question is unknown: see `PendingReply`.
         """
         task_id = message.task_id
         if not task_id:
             return None
-        question = known.status if known is not None else self.replies.question(task_id)
+        question = last_seen.status if last_seen is not None else self.replies.question(task_id)
         if question is None:
             if not asks:
                 return None

@@ -102,20 +102,20 @@ def check_call_options(
     options: CallOptions | SendOptions,
     *,
     sends: bool = False,
-    of: Callable[..., Any] | None = None,
+    method: Callable[..., Any] | None = None,
 ) -> SendOptions:
     """Check the options of a call, and return them with header names in lower case.
 
     Args:
         options: The caller's options.
         sends: Whether the call may send a message.
-        of: The method that takes the options, for errors about its own arguments.
+        method: The method that takes the options, for errors about its own arguments.
 
     Raises:
         ValueError: A timeout, header or URI that is not valid.
         TypeError: An option that does not exist, or is of another type.
     """
-    check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, function=of)
+    check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, function=method)
     checked = cast("SendOptions", {**options})
     if "on_unknown" in checked:
         check_one_of("on_unknown", checked["on_unknown"], get_args(OnUnknown))

@@ -176,7 +176,7 @@ class PendingCall:
             options: See `CallOptions`.
         """
         check_seconds("poll_interval", poll_interval)
-        scope = self._core.begin("wait", options, of=PendingCall.stream)
+        scope = self._core.begin("wait", options, method=PendingCall.stream)
         return resumed_stream(
             self._record,
             self._core,

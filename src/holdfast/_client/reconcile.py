@@ -100,7 +100,7 @@ async def search_for(
     core.observers.reconcile_started(
         error,
         operation=lost_message.operation,
-        seconds=min(core.resilience.reconcile.timeout, scope.deadline.left(began)),
+        seconds=min(core.resilience.reconcile.timeout, scope.deadline.remaining(began)),
     )
     searcher = _Searcher(search, error, core, scope, at_least_once=at_least_once)
     result = await searcher.search()
@@ -175,7 +175,7 @@ class _Searcher:
                     first=policy.backoff,
                     most=policy.max_backoff,
                 )
-                await self._core.pause(min(wait, self._ends.left(loop.time())))
+                await self._core.pause(min(wait, self._ends.remaining(loop.time())))
                 search.waited()
         return step
 
@@ -212,7 +212,10 @@ class _Searcher:
 
         A search belongs to a message that was sent: it waits like a retry of that message.
         """
-        wait, remaining = error.retry_after, self._ends.left(asyncio.get_running_loop().time())
+        wait, remaining = (
+            error.retry_after,
+            self._ends.remaining(asyncio.get_running_loop().time()),
+        )
         if not isinstance(error, CircuitOpenError) or wait is None or wait >= remaining:
             return False
         await self._core.pause(wait)

@@ -418,7 +418,7 @@ class SendOperation:
         core, policy = self._core, self._core.resilience.retry
         may = wants_resend(self._scope.on_unknown, search) and times <= policy.max_retries
         wait = backoff(policy, times, core.env.random())
-        if not may or wait >= self._scope.deadline.left(asyncio.get_running_loop().time()):
+        if not may or wait >= self._scope.deadline.remaining(asyncio.get_running_loop().time()):
             return False
         await core.pause(wait)
         return not core.is_closed

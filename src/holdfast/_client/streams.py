@@ -171,7 +171,7 @@ class StreamCalls:
     async def _send(
         self, request: SendMessageRequest, known: Task | None, make: Callable[..., StreamMachine]
     ) -> ResumableStream:
-        reply = await self.client.replying(request.message, self.scope, known=known)
+        reply = await self.client.replying(request.message, self.scope, last_seen=known)
         sending = self._sending = SendOperation(self.client, request, self.scope, reply=reply)
         make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # this message replies to that answer

@@ -100,7 +100,7 @@ class TaskWaiter:
         return wait_deadline_error(self._deadline, self.task, self._task_id, last)
 
     def _time_left(self) -> float:
-        return self._deadline.left(asyncio.get_running_loop().time())
+        return self._deadline.remaining(asyncio.get_running_loop().time())
 
     async def _is_notified(self) -> bool:
         """Wait until the next request is due; return whether a notification arrived before."""

@@ -24,11 +24,11 @@ from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast._pipeline.cards.trust import CardTrust, ReceivedCard
-from holdfast._pipeline.cautions import Cautions
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.layers import DeadlineLayer, ObservedLayer
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import card_source
+from holdfast._pipeline.security_warnings import SecurityWarnings
 from holdfast._pipeline.transport import Call, CallProgress
 from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast._policy.resilience import Resilience
@@ -143,7 +143,7 @@ class A2ACardResolver(ClosingContext):
             observers,
             limits=limits,
             networks=networks,
-            cautions=Cautions(),
+            warnings=SecurityWarnings(),
         )
         self._is_closed = False
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)

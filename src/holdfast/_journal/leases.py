@@ -238,7 +238,7 @@ class HeldCall:
 
     def _update_timeout(self) -> float:
         """Return the seconds for an update: a silent journal must not use up the call's time."""
-        remaining = self._deadline.left(asyncio.get_running_loop().time())
+        remaining = self._deadline.remaining(asyncio.get_running_loop().time())
         return (
             _FAILING_TIMEOUT_S
             if self._has_failed

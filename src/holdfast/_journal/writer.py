@@ -190,9 +190,9 @@ class Journaling:
                 _check_holder_not_alive(first, record, self._env.wall())
             lease_left = record.lease_until - self._env.wall()
             await asyncio.sleep(
-                max(0.0, min(lease_left, deadline.left(clock()), _HELD_POLL_INTERVAL_S))
+                max(0.0, min(lease_left, deadline.remaining(clock()), _HELD_POLL_INTERVAL_S))
             )
-            if deadline.left(clock()) <= 0:
+            if deadline.remaining(clock()) <= 0:
                 call = (
                     f"the call of message {message_id} is held until {shown(record.lease_until)}"
                 )

@@ -127,7 +127,7 @@ class Admission:
         self._free += 1
         _count_down(self._taken, name)
         while self._free > 0 and any(map(self._is_free_for, self._wanted)):
-            self._admit()
+            self._hand_over_slot()
 
     def dismiss(self, name: str) -> None:
         """Ends the waits of all who want to call an agent that was removed: they leave at once."""
@@ -144,8 +144,8 @@ class Admission:
         self._free -= 1
         self._taken[name] += 1
 
-    def _admit(self) -> None:
-        """Hands a slot to the first caller of the next queue who may have it; there is one."""
+    def _hand_over_slot(self) -> None:
+        """Give a free slot to the first caller that may have it, of the next queue with one."""
         queue, name = next(
             (queue, name)
             for queue in self._queues
@@ -188,14 +188,14 @@ class AdmissionLayer(BaseLayer):
         self._admissions = admissions
 
     async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
-        leave = await self._admit(call)
+        leave = await self._acquire_slot(call)
         try:
             return await call_next(call)
         finally:
             leave()
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        leave = await self._admit(call)
+        leave = await self._acquire_slot(call)
         try:
             reply = await self._inner.stream(call)
         except BaseException:
@@ -203,8 +203,8 @@ class AdmissionLayer(BaseLayer):
             raise
         return replaced(reply, _Admitted(reply.value, leave))
 
-    async def _admit(self, call: AnyCall) -> Callable[[], None]:
-        """Waits until the call may go on, and gives what is to be called when it is over.
+    async def _acquire_slot(self, call: AnyCall) -> Callable[[], None]:
+        """Take a slot for a call, unless it has one; return the function that releases it.
 
         Raises:
             QueueFullError: Too many wait already, or this one has waited for too long.

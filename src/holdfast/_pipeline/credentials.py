@@ -27,7 +27,7 @@ from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
-    from holdfast._pipeline.cautions import Cautions
+    from holdfast._pipeline.security_warnings import SecurityWarnings
 
 __all__ = ["AuthProvider", "AuthProviderRef", "CredentialsLayer", "with_credentials"]
 
@@ -52,12 +52,12 @@ class CredentialsLayer(BaseLayer):
 
     Args:
         inner: The transport below.
-        cautions: Logs warnings about their destinations; none if left out.
+        warnings: Logs warnings about their destinations; none if left out.
     """
 
-    def __init__(self, inner: Transport, cautions: Cautions | None = None) -> None:
+    def __init__(self, inner: Transport, warnings: SecurityWarnings | None = None) -> None:
         super().__init__(inner)
-        self._cautions = cautions
+        self._warnings = warnings
         self._last = (Credentials(), Credentials())
 
     def handle(
@@ -66,12 +66,12 @@ class CredentialsLayer(BaseLayer):
         provider = call.auth
         if provider is not None:
             return self._authorized(call, call_next, provider)
-        self._caution(call)
+        self._warn(call)
         return call_next(call)
 
-    def _caution(self, call: AnyCall) -> None:
-        if self._cautions is not None and call.endpoint is not None:
-            self._cautions.note_credentials(call, call.endpoint)
+    def _warn(self, call: AnyCall) -> None:
+        if self._warnings is not None and call.endpoint is not None:
+            self._warnings.check_credentials(call, call.endpoint)
 
     async def _authorized(
         self, call: Call[P, R], call_next: CallNext[P, R, T], provider: AuthProvider
@@ -88,8 +88,8 @@ class CredentialsLayer(BaseLayer):
             credentials = last[1] if provided == last[0] else self._checked(provided)
             call.progress.call_group.secrets.note_credentials(credentials)
             sent = with_credentials(call, credentials)
-            if self._cautions is not None and call.endpoint is not None:
-                self._cautions.note_credentials(sent, call.endpoint)
+            if self._warnings is not None and call.endpoint is not None:
+                self._warnings.check_credentials(sent, call.endpoint)
             try:
                 return await call_next(sent)
             except A2AError as error:

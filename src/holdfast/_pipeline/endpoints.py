@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast._aio.per_loop import PerLoop
 from holdfast._model.addresses import with_ascii_host
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     AnyOperation = Operation[Any, Any]
 
 __all__ = ["Endpoint", "Endpoints", "KnownEndpoints"]
+
+_CallKind = Literal["sends", "reads"]
+"""Calls that wait for the same Retry-After: those that must not run twice, and all others."""
 
 
 _MAX_ENDPOINTS = 1000
@@ -113,7 +116,7 @@ class Endpoint:
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._hedgings = PerLoop[dict[HedgePolicy, Hedging]](dict)
         self.has_gates = False
-        self._gates = PerLoop[dict[bool, RetryAfterGate]](dict)
+        self._gates = PerLoop[dict[_CallKind, RetryAfterGate]](dict)
         self._spoken_forms: dict[str, AnyOperation] = {}
 
     @property
@@ -198,7 +201,7 @@ class Endpoint:
         """
         if not self.has_gates or operation.name == CANCEL_TASK.name:
             return None
-        return self._gates.here().get(_is_conditional(operation))
+        return self._gates.here().get(_kind_of(operation))
 
     def on_retry_after(
         self, operation: AnyOperation, seconds: float, *, started: float, draw: float
@@ -212,7 +215,7 @@ class Endpoint:
             draw: A random number from 0 up to 1.
         """
         self.has_gates = True
-        gate = self._gates.here().setdefault(_is_conditional(operation), RetryAfterGate())
+        gate = self._gates.here().setdefault(_kind_of(operation), RetryAfterGate())
         gate.on_retry_after(seconds, started=started, draw=draw)
 
 
@@ -278,9 +281,9 @@ class KnownEndpoints:
         return iter(tuple(self._endpoints.values()))
 
 
-def _is_conditional(operation: AnyOperation) -> bool:
-    """Return whether an operation must not run twice."""
-    return operation.safety == "conditional"
+def _kind_of(operation: AnyOperation) -> _CallKind:
+    """Return which calls wait together with those of an operation."""
+    return "sends" if operation.safety == "conditional" else "reads"
 
 
 def _recency(endpoint: Endpoint) -> float:

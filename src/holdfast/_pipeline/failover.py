@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 
 async def try_in_order(
-    call: AnyCall, ways: Iterable[W], make: Callable[[W], Awaitable[T | None]]
+    call: AnyCall, candidates: Iterable[W], make: Callable[[W], Awaitable[T | None]]
 ) -> T:
     """Make a call at one candidate after another, until one does not refuse it.
 
     Args:
         call: The call; its progress remembers the candidates.
-        ways: The candidates: at least one, the best one first.
+        candidates: The candidates: at least one, the best one first.
         make: Makes the call at a candidate; None if the candidate turns out not to be usable,
             which must not be so for all of them.
 
@@ -44,12 +44,12 @@ async def try_in_order(
             endless.
     """
     progress = call.progress
-    failures = progress.ways
+    failures = progress.candidates
     refusals: list[A2AError] = []
-    ways = list(ways)
-    for candidate in ways:
+    candidates = list(candidates)
+    for candidate in candidates:
         failures.setdefault(candidate, 0)
-    for candidate in sorted(ways, key=failures.__getitem__):
+    for candidate in sorted(candidates, key=failures.__getitem__):
         failures[candidate] += 1
         attempts_before = len(progress.attempts)
         try:

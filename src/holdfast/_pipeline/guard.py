@@ -163,7 +163,7 @@ async def _take_turn(
     if breaker is not None and breaker.retry_after(now=now):
         raise _refused(call, breaker, now=now)
     ahead, waits = gate.wait_ahead(), gate.waiting
-    if ahead >= call.deadline.left(now):
+    if ahead >= call.deadline.remaining(now):
         raise RateLimitedError(
             f"a Retry-After of the agent runs, and the next turn is in {ahead:.3g} s, "
             "after the deadline; nothing was sent",

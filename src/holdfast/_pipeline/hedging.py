@@ -103,7 +103,7 @@ class HedgeLayer(BaseLayer):
         hedging = endpoint.hedging(policy)
         hedging.budget.read()
         delay = hedge_delay(policy, hedging.latencies(call.operation.name))
-        left = call.deadline.left(asyncio.get_running_loop().time())
+        left = call.deadline.remaining(asyncio.get_running_loop().time())
         if attempt.done() or delay is None or left < 2 * delay:
             return False
         await asyncio.wait({attempt}, timeout=delay - policy.min_delay)
@@ -159,5 +159,7 @@ def _retrieve_exception(attempt: asyncio.Task[Any]) -> None:
 def _twin(call: Call[P, R]) -> Call[P, R]:
     """Return the same call with its own progress, to go to another endpoint if possible."""
     mine = call.progress
-    progress = CallProgress(began=mine.began, call_group=mine.call_group, ways=dict(mine.ways))
+    progress = CallProgress(
+        began=mine.began, call_group=mine.call_group, candidates=dict(mine.candidates)
+    )
     return msgspec.structs.replace(call, progress=progress)

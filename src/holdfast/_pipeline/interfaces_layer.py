@@ -60,8 +60,8 @@ from holdfast.types import AgentInterface
 if TYPE_CHECKING:
     from holdfast._model.operations import Capability
     from holdfast._pipeline.cards.resolver import AgentCardResolver
-    from holdfast._pipeline.cautions import Cautions
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
+    from holdfast._pipeline.security_warnings import SecurityWarnings
     from holdfast._pipeline.transport import AnyCall, CallNext, Reply, Transport
     from holdfast.types import AgentCard
 
@@ -91,7 +91,7 @@ class InterfaceLayer(BaseLayer):
         resolver: Fetches and caches the card.
         route: The caller's options for the choice.
         endpoints: The addresses that the client knows.
-        cautions: Logs warnings about the destinations of content and credentials.
+        warnings: Logs warnings about the destinations of content and credentials.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class InterfaceLayer(BaseLayer):
         route: Route,
         *,
         endpoints: KnownEndpoints,
-        cautions: Cautions,
+        warnings: SecurityWarnings,
     ) -> None:
         super().__init__(inner)
         self._older_files = older_files
         self._resolver = resolver
         self._route = route
         self._endpoints = endpoints
-        self._cautions = cautions
+        self._warnings = warnings
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
 
@@ -198,11 +198,11 @@ class InterfaceLayer(BaseLayer):
             for candidate in choice.others
             if not (carries and candidate.refusal is not None)
         ]
-        ways = {candidate.endpoint: candidate for candidate in (choice, *others)}
+        candidates = {candidate.endpoint: candidate for candidate in (choice, *others)}
         progress = call.progress
 
         async def make(endpoint: Endpoint) -> Reply[T] | None:
-            candidate, attempts_before = ways[endpoint], len(progress.attempts)
+            candidate, attempts_before = candidates[endpoint], len(progress.attempts)
             try:
                 return await self._called(call, candidate, call_next)
             except A2AError as error:
@@ -215,7 +215,7 @@ class InterfaceLayer(BaseLayer):
                     choice.others = [other for other in choice.others if other is not candidate]
                 return None
 
-        return await try_in_order(call, ways, make)
+        return await try_in_order(call, candidates, make)
 
     async def _called(
         self,
@@ -312,9 +312,9 @@ class InterfaceLayer(BaseLayer):
             check_tools_version(call, choice.endpoint.version)
         if choice.refusal is not None:  # only the card has named the origin
             there, named = choice.refusal.origin, self._trusted or ()
-            self._cautions.note_content(call.operation, there, named)
+            self._warnings.check_content(call.operation, there, named)
         if call.auth is None and (call.headers or call.query):
-            self._cautions.note_credentials(call, choice.endpoint)
+            self._warnings.check_credentials(call, choice.endpoint)
         return msgspec.structs.replace(
             call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card
         )

@@ -89,7 +89,7 @@ class OlderFilesLayer(BaseLayer):
         """Return a reply, or an event, with the content of its files decoded."""
         if endpoint.files_are_base64 is False or not may_be_base64(value):
             return value
-        left = call.deadline.left(asyncio.get_running_loop().time())
+        left = call.deadline.remaining(asyncio.get_running_loop().time())
         try:
             async with CancelScope.within(min(_MAX_WAIT_S, left / 2)):
                 await self._find_out(call, endpoint)

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._aio.per_loop import PerLoop
     from holdfast._net.engine import HttpEngine
-    from holdfast._pipeline.cautions import Cautions
     from holdfast._pipeline.credentials import AuthProviderRef
     from holdfast._pipeline.listeners import ListenerSet, Observers
     from holdfast._pipeline.produced import TransportProducer
+    from holdfast._pipeline.security_warnings import SecurityWarnings
     from holdfast._policy.resilience import Resilience
     from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import Network
@@ -111,7 +111,7 @@ class CallPipeline:
         hooks: The caller's interceptors.
         auth: The source of credentials.
         override: The manual override of circuit breakers.
-        cautions: Logs warnings about the destinations of credentials.
+        warnings: Logs warnings about the destinations of credentials.
         admissions: How many calls may be in flight; None for any number.
         call_layers: Custom layers around a whole call.
         attempt_layers: Custom layers around each attempt.
@@ -131,14 +131,14 @@ class CallPipeline:
         hooks: ListenerSet,
         auth: AuthProviderRef,
         override: ManualOverride,
-        cautions: Cautions,
+        warnings: SecurityWarnings,
         admissions: PerLoop[Admission] | None,
         call_layers: Sequence[Layer],
         attempt_layers: Sequence[Layer],
     ) -> None:
         self._hooks = hooks
         self._auth = auth
-        self._credentials = partial(CredentialsLayer, cautions=cautions)
+        self._credentials = partial(CredentialsLayer, warnings=warnings)
         self._has_interceptors = False
         # A custom layer may add credentials, too.
         self._has_credentials = bool(attempt_layers)
@@ -201,7 +201,7 @@ def card_source(
     networks: tuple[Network, ...],
     version: str | None = None,
     override: ManualOverride | None = None,
-    cautions: Cautions | None = None,
+    warnings: SecurityWarnings | None = None,
 ) -> Transport:
     """Return the transport that fetches cards: the layers around each fetch, in their order.
 
@@ -214,7 +214,7 @@ def card_source(
         networks: Networks that a redirect may reach besides public ones.
         version: The version of the protocol to request; the newest if left out.
         override: The manual override of circuit breakers; none by default.
-        cautions: Logs warnings about the destinations of credentials; none if left out.
+        warnings: Logs warnings about the destinations of credentials; none if left out.
     """
     cards = CardTransport(
         engine,
@@ -230,7 +230,7 @@ def card_source(
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             partial(guarded, override=override or ManualOverride()),
             partial(AttemptLayer, observers=observers),
-            partial(CredentialsLayer, cautions=cautions),
+            partial(CredentialsLayer, warnings=warnings),
         ],
         cards,
     )

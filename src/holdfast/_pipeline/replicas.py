@@ -271,7 +271,7 @@ class ReplicaLayer(BaseLayer):
             is_shared = bool(await self._detect_shared_store(home, call))
         if is_shared is None:
             for replica in self._replicas:  # a retry may detect it, and use another replica
-                progress.ways.setdefault(replica, 0)
+                progress.candidates.setdefault(replica, 0)
         attempts_before = len(progress.attempts)
         try:
             return await try_in_order(call, self._choices(home, call, is_shared=is_shared), make)
@@ -331,7 +331,7 @@ class ReplicaLayer(BaseLayer):
             self._homes.found_separate(asyncio.get_running_loop().time())
         for replica in self._replicas:
             if replica is not home:
-                call.progress.ways.pop(replica, None)
+                call.progress.candidates.pop(replica, None)
         return False
 
     # ── Homes ────────────────────────────────────────────────────────────────────────────────

@@ -101,7 +101,7 @@ class _ClientCall:
         return self._call.operation.safety
 
     def time_left(self, now: float) -> float:
-        return self._call.deadline.left(now)
+        return self._call.deadline.remaining(now)
 
     def charge(self, now: float) -> bool:
         progress = self._call.progress

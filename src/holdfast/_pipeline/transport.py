@@ -153,7 +153,7 @@ class CallProgress(msgspec.Struct):
             by `AgentCardResolver` and `InterfaceLayer`, read by `DeadlineLayer` and observers.
         endpoint: The endpoint of the last attempt; None before. Written by `AttemptLayer`, whose
             reply has it too; read where a call has failed, or has not ended yet.
-        ways: The candidates (interfaces or replicas) of the call, and how often it has failed
+        candidates: The interfaces or replicas that may take the call, and how often it has failed
             there, was refused, or is being made. Written and read by `try_in_order`; `HedgeLayer`
             gives its second attempt a copy.
         call_group: The state that it shares with other calls.
@@ -166,7 +166,7 @@ class CallProgress(msgspec.Struct):
     attempts: list[Attempt] = []
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
-    ways: dict[Hashable, int] = {}
+    candidates: dict[Hashable, int] = {}
     call_group: CallGroup = msgspec.field(default_factory=CallGroup)
 
     @property
@@ -187,14 +187,14 @@ class CallProgress(msgspec.Struct):
     @property
     def has_others(self) -> bool:
         """Whether there is a candidate at which the call has not failed; read by `RetryLayer`."""
-        return 0 in self.ways.values()
+        return 0 in self.candidates.values()
 
     def join(self, other: CallProgress) -> None:
         """Add what another progress of the same call has recorded."""
         after = other.began - self.began
         self.attempts[:] = joined_attempts(self.attempts, other.attempts, after=after)
-        for way, times in other.ways.items():
-            self.ways[way] = max(times, self.ways.get(way, 0))
+        for candidate, times in other.candidates.items():
+            self.candidates[candidate] = max(times, self.candidates.get(candidate, 0))
 
     def end_with(self, other: CallProgress) -> None:
         """Add what a request has recorded that was made for this call, and has ended it."""

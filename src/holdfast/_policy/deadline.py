@@ -47,8 +47,8 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The timeout for error messages, rounded and with its unit."""
         return f"{self.timeout:.2g} s" if self.timeout < 0.1 else f"{round(self.timeout, 2):g} s"
 
-    def left(self, now: float) -> float:
-        """Return the seconds left; 0 or more."""
+    def remaining(self, now: float) -> float:
+        """Return the seconds from `now` to the deadline; 0 or more."""
         return max(0.0, self.at - now)
 
 

@@ -183,4 +183,4 @@ class TaskWait:
         return wait_deadline_error(self._deadline, task, self._task_id, failure)
 
     def _remaining(self) -> float:
-        return self._deadline.left(asyncio.get_running_loop().time())
+        return self._deadline.remaining(asyncio.get_running_loop().time())

@@ -455,7 +455,7 @@ class ResumableStream:
         end = self._end(wait)
         await self._source.pause(max(0.0, min(self._wakes_at, end.at) - loop.time()))
         self._check_open()
-        if end.left(loop.time()) <= 0:
+        if end.remaining(loop.time()) <= 0:
             raise wait_deadline_error(end, self.outbox.task, self.outbox.task_id, wait.error)
         self._check_stale(loop.time())
         self._machine.on_waited()
@@ -534,7 +534,7 @@ class ResumableStream:
 
     @property
     def _time_left(self) -> float:
-        return self._deadline.left(self._time())
+        return self._deadline.remaining(self._time())
 
     def _check_deadline(self, error: A2AError) -> None:
         """Raise if the error of a call is this stream's own deadline."""

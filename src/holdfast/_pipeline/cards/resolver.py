@@ -252,7 +252,9 @@ class AgentCardResolver(UnaryOnly):
             )
         # Meanwhile other calls use the stale card, even if this call fails.
         self._use_stale_card(_REFRESH_PAUSE_S)
-        deadline_at = loop.time() + min(_REFRESH_TIMEOUT_S, call.deadline.left(loop.time()) / 2)
+        deadline_at = loop.time() + min(
+            _REFRESH_TIMEOUT_S, call.deadline.remaining(loop.time()) / 2
+        )
         pause = _REFRESH_PAUSE_S
         try:
             async with CancelScope(deadline_at):

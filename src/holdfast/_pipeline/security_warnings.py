@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import Endpoint
     from holdfast._pipeline.transport import AnyCall
 
-__all__ = ["Cautions"]
+__all__ = ["SecurityWarnings"]
 
 _MAX_ORIGINS = 1000
 """Origins to remember; a hostile card may name any number."""
@@ -30,7 +30,7 @@ _MAX_ORIGINS = 1000
 logger = logging.getLogger(SECURITY_LOGGER)
 
 
-class Cautions:
+class SecurityWarnings:
     """The warnings of one client."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Cautions:
         self._checked = set[str]()
         self._plain = set[str]()
 
-    def note_content(
+    def check_content(
         self, operation: Operation[Any, Any], target: str, named: Iterable[str]
     ) -> None:
         """Warn if a message is sent to an origin that the caller did not name.
@@ -57,7 +57,7 @@ class Cautions:
                 target,
             )
 
-    def note_credentials(self, call: AnyCall, endpoint: Endpoint) -> None:
+    def check_credentials(self, call: AnyCall, endpoint: Endpoint) -> None:
         """Warn if a call with credentials is sent to another machine without TLS."""
         if endpoint.agent in self._checked or not (call.query or secrets_in(call.headers)):
             return
