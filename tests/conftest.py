@@ -20,7 +20,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("kit") / "authority.pem")
 os.environ["SSL_CERT_DIR"] = os.devnull
 
-pytest_plugins = ["holdfast.testing.pytest_plugin", "tests.kit.contract"]
+pytest_plugins = ["holdfast.testing.pytest_plugin", "tests.kit.real_agents"]
 
 # Machines are shared: how long an example takes says nothing about what is tested.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -32,7 +32,9 @@ LONGEST = {
     "cli/test_run.py",
     "cli/test_specification.py",
     "client/test_cancellation.py",
+    "contract/test_messages.py",
     "contract/test_sdk_transports.py",
+    "contract/test_streams.py",
     "docs/test_side_by_side.py",
     "e2e/test_adk.py",
     "e2e/test_benchmarks.py",

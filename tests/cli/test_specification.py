@@ -19,8 +19,8 @@ import pytest
 from tests import cli_compliance
 from tests.kit.cli_harness import AGENT, PLAIN, Outcome, Typist, holdfast
 from tests.kit.cli_process import BOUND, start
-from tests.kit.contract import TOKEN
 from tests.kit.paths import ROOT
+from tests.kit.real_agents import TOKEN
 from tests.kit.tck import kit_at
 
 from holdfast import __version__

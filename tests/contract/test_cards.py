@@ -5,8 +5,8 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
-from tests.kit.contract import SOON, TOKEN, contract, get_json
-from tests.kit.real_agents import LIMIT
+from tests.kit.contract import SOON, contract, get_json
+from tests.kit.real_agents import LIMIT, TOKEN
 
 from holdfast import (
     AgentCard,

@@ -9,9 +9,8 @@ import time
 
 import pytest
 import trustme
-from tests.kit.contract import TOKEN
 from tests.kit.raw_server import always, chunk, head, reply, serve
-from tests.kit.real_agents import ag2_process
+from tests.kit.real_agents import TOKEN, ag2_process
 
 from holdfast import A2AConnectionError, AiohttpEngine
 from holdfast._doctor.tls import look_at_tls

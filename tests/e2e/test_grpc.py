@@ -13,9 +13,8 @@ import aiohttp
 import msgspec
 import pytest
 from tests.kit.cli_harness import holdfast
-from tests.kit.contract import TOKEN
 from tests.kit.grpc_agent import Wire
-from tests.kit.real_agents import LIMIT, sdk_process
+from tests.kit.real_agents import LIMIT, TOKEN, sdk_process
 
 from holdfast import (
     A2AError,

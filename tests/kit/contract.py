@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
-from tests.kit.real_agents import LIMIT, sdk03_process, sdk_process
+from tests.kit.real_agents import LIMIT
 
 from holdfast import AgentCard, Part, Role, connect
 from holdfast.extend import AiohttpEngine, HttpRequest
@@ -43,8 +43,8 @@ __all__ = [
     "FILE",
     "SOON",
     "TARGETS",
-    "TOKEN",
     "Target",
+    "agent_for",
     "completed",
     "contract",
     "get_json",
@@ -55,7 +55,6 @@ __all__ = [
 FILE = bytes(range(256))
 FILE_TYPE = "application/octet-stream"
 SOON = {"poll_interval": 0.02}
-TOKEN = "s3cret-value-of-mine"  # what the guarded agents want
 
 
 @dataclass(frozen=True)
@@ -338,6 +337,22 @@ async def open_engine(kind=AiohttpEngine, **options):
         await engine.close()
 
 
+def agent_for(target, fixture):
+    """Return the agent of a target, which is not served yet.
+
+    Args:
+        target: The target.
+        fixture: Returns a fixture by its name.
+    """
+    match target.kind:
+        case "fake":
+            return _Fake(target)
+        case "server":
+            return _Served(target)
+    name = "sdk_url" if target.version == "1.0" else "sdk03_url"
+    return _Sdk(target, lambda token: fixture(name if token is None else f"guarded_{name}"))
+
+
 async def get_json(url):
     """Return the document at an address that is no part of A2A."""
     async with open_engine() as engine:
@@ -484,50 +499,3 @@ def completed(text, *sent):
         "artifacts": [[(text, None, None)]],
         "history": [(Role.USER, words, True, True) for words in sent],
     }
-
-
-# ── Fixtures ─────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture(scope="session")
-def sdk_url(tmp_path_factory):
-    """The origin of an agent on the official SDK that serves every binding of 1.0."""
-    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr", "--grpc") as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def sdk03_url(tmp_path_factory):
-    """The origin of an agent on the official SDK that serves every binding of 0.3."""
-    with sdk03_process(tmp_path_factory.mktemp("sdk03") / "stderr", "--grpc") as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def guarded_sdk_url(tmp_path_factory):
-    """The origin of an agent of 1.0 that wants the bearer token `TOKEN`."""
-    errors = tmp_path_factory.mktemp("guarded") / "stderr"
-    with sdk_process(errors, "--grpc", "--token", TOKEN) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def guarded_sdk03_url(tmp_path_factory):
-    """The origin of an agent of 0.3 that wants the bearer token `TOKEN`."""
-    errors = tmp_path_factory.mktemp("guarded03") / "stderr"
-    with sdk03_process(errors, "--grpc", "--token", TOKEN) as url:
-        yield url
-
-
-@pytest.fixture
-def agent(request):
-    """The agent under test, which is not served yet."""
-    target = request.param
-    match target.kind:
-        case "fake":
-            return _Fake(target)
-        case "server":
-            return _Served(target)
-    name = "sdk_url" if target.version == "1.0" else "sdk03_url"
-    url_of = request.getfixturevalue
-    return _Sdk(target, lambda token: url_of(name if token is None else f"guarded_{name}"))

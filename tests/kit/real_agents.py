@@ -15,6 +15,7 @@ import holdfast
 
 __all__ = [
     "LIMIT",
+    "TOKEN",
     "ClusterReplica",
     "adk_client",
     "ag2_client",
@@ -29,6 +30,8 @@ __all__ = [
 
 AGENTS = ROOT / "tests" / "agents"
 PACKAGE = Path(holdfast.__file__).parent.parent
+
+TOKEN = "s3cret-value-of-mine"  # what the guarded agents want
 
 LIMIT = 120
 """Seconds after which a wait hangs. It decides nothing but that: a machine that does much else may
@@ -183,3 +186,44 @@ def _started(errors, python, script, *options):
         finally:
             watchdog.cancel()
             process.kill()
+
+
+# ── One of each for all tests of a process ───────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def sdk_url(tmp_path_factory):
+    """The origin of an agent on the official SDK that serves every binding of 1.0."""
+    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr", "--grpc") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sdk03_url(tmp_path_factory):
+    """The origin of an agent on the official SDK that serves every binding of 0.3."""
+    with sdk03_process(tmp_path_factory.mktemp("sdk03") / "stderr", "--grpc") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def guarded_sdk_url(tmp_path_factory):
+    """The origin of an agent of 1.0 that wants the bearer token `TOKEN`."""
+    errors = tmp_path_factory.mktemp("guarded") / "stderr"
+    with sdk_process(errors, "--grpc", "--token", TOKEN) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def guarded_sdk03_url(tmp_path_factory):
+    """The origin of an agent of 0.3 that wants the bearer token `TOKEN`."""
+    errors = tmp_path_factory.mktemp("guarded03") / "stderr"
+    with sdk03_process(errors, "--grpc", "--token", TOKEN) as url:
+        yield url
+
+
+@pytest.fixture
+def agent(request):
+    """The agent under test of a case of the contract, which is not served yet."""
+    from tests.kit.contract import agent_for  # not needed by other tests
+
+    return agent_for(request.param, request.getfixturevalue)
