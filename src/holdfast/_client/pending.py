@@ -15,7 +15,7 @@ from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import found_task, outcome_unknown
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
-from holdfast._journal.records import origin_of, unknown_here
+from holdfast._journal.records import owner_of, unknown_here
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.types import Message, Role, SendMessageRequest, TaskState
@@ -349,8 +349,8 @@ def resumed_stream(
             on_claim(call)
         try:
             task_id = await call.while_held(_find(call, core, streams, journaling.agent))
-            origin = origin_of(call.record, message)
-            return await call.while_held(streams.subscribe_to(task_id, origin=origin)())
+            owner = owner_of(call.record, message)
+            return await call.while_held(streams.subscribe_to(task_id, owner=owner)())
         except BaseException as error:
             await call.record_error(error)
             raise

@@ -39,7 +39,7 @@ from holdfast._client.task_locations import (
     has_no_list,
     places,
 )
-from holdfast._policy.origin import has_message
+from holdfast._policy.task_ownership import has_message
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,

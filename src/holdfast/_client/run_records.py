@@ -8,7 +8,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._client.pending import resumed_stream
 from holdfast._journal.protocol import stored
-from holdfast._journal.records import label_of, origin_of
+from holdfast._journal.records import label_of, owner_of
 from holdfast._model.digest import message_digest
 from holdfast.errors import (
     A2AError,
@@ -186,9 +186,9 @@ class EarlierSend:
         is_here = record.agent == self._journaling.agent
         try:
             task = await self._core.get_task(task_id, scope)
-            origin = origin_of(record, self._message)
-            await self._journaling.note_later(origin, task)
-            origin.check(task)
+            owner = owner_of(record, self._message)
+            await self._journaling.note_later(owner, task)
+            owner.check(task)
         except A2AError as error:
             if not is_here and isinstance(error, TaskNotFoundError):
                 return None

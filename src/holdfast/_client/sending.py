@@ -23,8 +23,8 @@ from holdfast._model.digest import message_digest
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast._pipeline.transport import CallProgress, Reply
 from holdfast._policy.attempts import joined_attempts, last_not_executed
-from holdfast._policy.origin import Origin
 from holdfast._policy.retry import backoff
+from holdfast._policy.task_ownership import TaskOwner
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
@@ -189,10 +189,10 @@ class SendOperation:
         return self._lost is not None or (progress is not None and progress.executed is None)
 
     @property
-    def origin(self) -> Origin:
-        """The message as the origin of the task that it creates, or that it continues."""
+    def owner(self) -> TaskOwner:
+        """The message as the owner of the task that it creates, or that it continues."""
         message, original = self._request.message, self._original
-        return Origin(
+        return TaskOwner(
             message_id=message.message_id,
             own_context_id=message.context_id if self._is_own_context else None,
             message=None if original.task_id or original.context_id else original,
@@ -452,7 +452,7 @@ class SendOperation:
             scope,
             _POLL_INTERVAL_S,
             until=is_answer,
-            origin=self.origin,
+            owner=self.owner,
         )
 
     def _too_late(self) -> DeadlineExceededError:

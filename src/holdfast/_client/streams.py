@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.listeners import Consumer
     from holdfast._pipeline.transport import Stream
     from holdfast._policy.deadline import Deadline
-    from holdfast._policy.origin import Origin
+    from holdfast._policy.task_ownership import TaskOwner
     from holdfast._stream.outbox import EventOutbox
     from holdfast._stream.replies import PendingReply
     from holdfast.errors import Attempt
@@ -78,7 +78,7 @@ class StreamCalls:
         self.call: HeldCall | None = None
         self._request_id = ""
         self._sending: SendOperation | None = None
-        self._origin: Origin | None = None  # the message that created the task
+        self._owner: TaskOwner | None = None  # the message that created the task
         self.observed = client.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
 
@@ -148,15 +148,15 @@ class StreamCalls:
             self.scope = self.scope.within(NEVER)
 
     def subscribe_to(
-        self, task_id: str, *, forced: bool = False, origin: Origin | None = None
+        self, task_id: str, *, forced: bool = False, owner: TaskOwner | None = None
     ) -> Callable[[], Awaitable[ResumableStream]]:
         """Return a function that yields a task and its events, by a subscription if offered.
 
         At an agent of protocol 0.3, whose stored task a subscription may change, the task is
-        polled instead, unless it is ``forced``. ``origin`` is the message that created the task,
+        polled instead, unless it is ``forced``. ``owner`` is the message that created the task,
         where it is known: after a restart, an agent may give the id to another message's task.
         """
-        self._origin = origin
+        self._owner = owner
         return partial(self._subscribe_to, task_id, forced=forced)
 
     def follow(
@@ -191,7 +191,7 @@ class StreamCalls:
                 if error.executed is not False:  # the agent refused, not this client
                     raise
             else:
-                self._origin = sending.origin
+                self._owner = sending.owner
                 machine = make(subscribing_is_safe=self.subscribing_is_safe)
                 self.on_first_event()
                 if isinstance(opened, Reply):
@@ -202,7 +202,7 @@ class StreamCalls:
         sent = await sending.send(at_once=True)
         self.on_first_event()
         self.extensions = sent.extensions
-        self._origin = sending.origin
+        self._owner = sending.owner
         machine = make()
         machine.on_event(sent.value)
         machine.on_poll_only()
@@ -269,7 +269,7 @@ class StreamCalls:
             reply=reply,
             subscribing_is_safe=subscribing_is_safe,
             has_progressed=has_progressed,
-            origin=self._origin,
+            owner=self._owner,
         )
 
     def _resumable(
@@ -309,8 +309,8 @@ class StreamCalls:
         """Fetch the task."""
         self.check_open(task_id)
         task = await self.client.get_task(task_id, self.scope)
-        if self._origin is not None and self.client.journaling is not None:
-            await self.client.journaling.note_later(self._origin, task)
+        if self._owner is not None and self.client.journaling is not None:
+            await self.client.journaling.note_later(self._owner, task)
         return task
 
     async def find_task(self, error: A2AError | None) -> Task:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
     from holdfast._client.event_stream import EventStream
-    from holdfast._policy.origin import Origin
+    from holdfast._policy.task_ownership import TaskOwner
     from holdfast.types import Task
 
 __all__ = ["TaskWaiter", "polled_every", "wait_for_task", "watch_task"]
@@ -201,7 +201,7 @@ async def watch_task(
     interval: float,
     *,
     until: Callable[[Task], bool],
-    origin: Origin | None = None,
+    owner: TaskOwner | None = None,
 ) -> Task:
     """Poll a task of a client until it satisfies a predicate, and call consumers with changes.
 
@@ -212,10 +212,10 @@ async def watch_task(
         scope: The deadline, the consumers, and what each request carries.
         interval: Seconds between two requests; the first waits are shorter.
         until: The predicate of the task.
-        origin: The message that created the task, where that is known.
+        owner: The message that created the task, where that is known.
 
     Raises:
-        TaskNotFoundError: The agent does not have it; or, where its ``origin`` is known, has
+        TaskNotFoundError: The agent does not have it; or, where its ``owner`` is known, has
             given its id to another message's task.
         DeadlineExceededError: With the task as last seen.
         TaskAuthRequiredError: The same, where the task waits for an authorization.
@@ -228,10 +228,10 @@ async def watch_task(
     async def get() -> Task:
         core.check_watching(task_id)
         fetched = await core.get_task(task_id, scope)
-        if origin is not None:
+        if owner is not None:
             if core.journaling is not None:
-                await core.journaling.note_later(origin, fetched)
-            origin.check(fetched, context_id)
+                await core.journaling.note_later(owner, fetched)
+            owner.check(fetched, context_id)
         return fetched
 
     async def call_consumers(changed: Task) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from holdfast._journal.protocol import stored
-from holdfast._policy.origin import Origin
+from holdfast._policy.task_ownership import TaskOwner
 from holdfast.errors import JournalError
 from holdfast.types import SendMessageRequest
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord
     from holdfast.types import Message
 
-__all__ = ["label_of", "origin_of", "run_and_key", "unknown_here"]
+__all__ = ["label_of", "owner_of", "run_and_key", "unknown_here"]
 
 
 def label_of(run_id: str, key: str) -> str:
@@ -28,8 +28,8 @@ def run_and_key(label: str) -> tuple[str, str]:
     return name.replace("%3A", ":").replace("%25", "%"), key
 
 
-def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
-    """Return the message of a call as the origin of its task.
+def owner_of(record: CallRecord, message: Message | None = None) -> TaskOwner:
+    """Return the message of a call as the owner of its task.
 
     Args:
         record: The call.
@@ -43,7 +43,7 @@ def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
             context_id = message.context_id
     has_begun = message is not None and not message.task_id
     is_first = record.is_own_context or message is None or not message.context_id
-    return Origin(
+    return TaskOwner(
         message_id=record.message_id,
         context_id=None if record.state is None else record.context_id,
         own_context_id=context_id if record.is_own_context else None,

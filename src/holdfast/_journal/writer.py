@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._policy.deadline import Deadline
-    from holdfast._policy.origin import Origin
+    from holdfast._policy.task_ownership import TaskOwner
     from holdfast.types import SendMessageRequest, Task
 
 __all__ = ["HeldCall", "Journaling"]
@@ -245,23 +245,23 @@ class Journaling:
         self._check_open()
         return await journal_timeout(wrap_journal_errors(self.journal.find_label, label))
 
-    async def note_later(self, origin: Origin, task: Task) -> None:
-        """Note which messages of a task's history are calls made after its origin.
+    async def note_later(self, owner: TaskOwner, task: Task) -> None:
+        """Note which messages of a task's history are calls made after its owner.
 
         If the journal cannot be read, nothing is noted.
         """
-        if origin.began is None:
+        if owner.began is None:
             return
         later: set[str] = set()
         with contextlib.suppress(JournalError):
-            for message in origin.strangers(task)[:_MAX_LOOKUPS]:
+            for message in owner.strangers(task)[:_MAX_LOOKUPS]:
                 record = await journal_timeout(
                     wrap_journal_errors(self.journal.find, message.message_id)
                 )
-                if record is None or record.began <= origin.began:
+                if record is None or record.began <= owner.began:
                     break
                 later.add(message.message_id)
-        origin.later = frozenset(later)
+        owner.later = frozenset(later)
 
     async def forget_damaged(self, record: CallRecord, deadline: Deadline) -> None:
         """End a call whose record is damaged.

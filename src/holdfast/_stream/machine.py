@@ -22,7 +22,7 @@ Rules (A2A 3.1.2, 3.1.6, 7):
   because it may change the stored task. An agent that stores no task has none to change.
 - Reconnects without a new event are counted; a new event resets the count.
 - An agent that restarts may give the task's id to another message's task. If that is certain
-  (`holdfast._policy.origin`), the agent no longer has the task.
+  (`holdfast._policy.task_ownership`), the agent no longer has the task.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from holdfast.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskSt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast._policy.origin import Origin
+    from holdfast._policy.task_ownership import TaskOwner
     from holdfast._stream.replies import PendingReply
     from holdfast._wire.limits import Limits
 
@@ -79,7 +79,7 @@ class StreamMachine:
         subscribing_is_safe: Whether a subscription leaves the task unchanged.
         has_progressed: Returns whether the agent has acted on the reply to the known task, though
             the task's status is the same.
-        origin: The message that the task answers; None if it is unknown.
+        owner: The message that the task answers; None if it is unknown.
 
     Attributes:
         state: The current state.
@@ -108,7 +108,7 @@ class StreamMachine:
         reply: PendingReply | None = None,
         subscribing_is_safe: bool = True,
         has_progressed: Callable[[Task], bool] | None = None,
-        origin: Origin | None = None,
+        owner: TaskOwner | None = None,
     ) -> None:
         self.outbox = EventOutbox(limits, task_id=task_id, task=task, known=known)
         self.state = State.FOLLOWING if self.outbox.task_id is None else State.SUBSCRIBING
@@ -122,7 +122,7 @@ class StreamMachine:
         self.error: A2AError | None = None
         self.cause: A2AError | None = None
         self._has_progressed = has_progressed
-        self._origin = origin
+        self._owner = owner
         self._max_reconnects = max_reconnects
         self._until_deadline = until_deadline
         self._subscribing_is_safe = subscribing_is_safe
@@ -359,9 +359,9 @@ class StreamMachine:
         Raises:
             TaskNotFoundError: It is.
         """
-        if self._origin is not None:
+        if self._owner is not None:
             known = self.outbox.whole()
-            self._origin.check(task, None if known is None else known.context_id)
+            self._owner.check(task, None if known is None else known.context_id)
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 

@@ -27,10 +27,10 @@ from holdfast.types import Message, Role
 if TYPE_CHECKING:
     from holdfast.types import Task
 
-__all__ = ["Origin", "has_message"]
+__all__ = ["TaskOwner", "has_message"]
 
 
-class Origin(msgspec.Struct, kw_only=True):
+class TaskOwner(msgspec.Struct, kw_only=True):
     """The message that a task answers, with the facts known about it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Origin(msgspec.Struct, kw_only=True):
 
         Args:
             task: The task.
-            context_id: The context in which the task was last seen; None for the origin's
+            context_id: The context in which the task was last seen; None for the owner's
                 `context_id`.
 
         Raises:
