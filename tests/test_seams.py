@@ -59,7 +59,6 @@ TAKEN = {
     "_testing": {
         "_integrations.raw_requests.ForeignReply": "the reply to another client's request",
         "_integrations.recognition.recognize": "the operation of another client's request",
-        "_journal.protocol.utc": "times as a journal writes them",
         "_model.codec": "JSON of the protocol with its errors",
         "_wire.http.FRAMING": "headers of a connection, which a proxy does not pass on",
     },

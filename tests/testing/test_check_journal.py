@@ -196,25 +196,28 @@ class LeasesNothing(Foreign):
 
 
 BREACHES = [
-    (ForgetsTheDigest, "begin keeps all that a record says"),
-    (BeginsTwice, "begin refuses a message that is there already"),
-    (KnowsNoLabels, "begin refuses a label that is there already, whatever the agent"),
-    (KnowsLabelsByAgent, "begin refuses a label that is there already, whatever the agent"),
+    (ForgetsTheDigest, "begin stores every field of a record"),
+    (BeginsTwice, "begin refuses a message that is recorded already"),
+    (KnowsNoLabels, "begin refuses a label that is recorded already, for any name of the agent"),
+    (
+        KnowsLabelsByAgent,
+        "begin refuses a label that is recorded already, for any name of the agent",
+    ),
     (GivesNoReason, "with reason='exists' and message_id='begin-1'"),
-    (RaisesWhatItLikes, "claim refuses a call that is not there, by a JournalError"),
-    (LooksBeforeItLeaps, "of two who begin the same at once, one is refused"),
-    (ClaimsSlowly, "of two who claim a call at once, one is refused"),
-    (UpdatesWhatIsOver, "update leaves a record alone that is over"),
-    (UpdatesAnyGeneration, "no such record, of that generation"),
-    (ForgetsWhatIsNone, "what is None in an update stays as it was"),
-    (RenewsAll, "renew gives those whose records are open"),
+    (RaisesWhatItLikes, "claim refuses a call that is not recorded, by a JournalError"),
+    (LooksBeforeItLeaps, "if two begin the same call at once, one is refused"),
+    (ClaimsSlowly, "if two claim a call at once, one is refused"),
+    (UpdatesWhatIsOver, "update does not change a record with an outcome"),
+    (UpdatesAnyGeneration, "whether there is a record of that generation"),
+    (ForgetsWhatIsNone, "a field that is None in an update is unchanged"),
+    (RenewsAll, "renew returns the ids of open records"),
     (RenewsOnlyInWord, "and renews these only"),
     (ClaimsWhatIsHeld, "claim refuses a call whose lease lasts"),
-    (KeepsTheGeneration, "claim writes down what it gives"),
-    (ListsNewestFirst, "unfinished gives the calls without an outcome, oldest first"),
-    (ListsAllAgents, "unfinished gives those of one agent alone"),
-    (FindsTheOldest, "find_label gives the newest record"),
-    (FindsTheNewest, "find_label gives the record that may have been sent"),
+    (KeepsTheGeneration, "claim stores the record that it returns"),
+    (ListsNewestFirst, "unfinished returns the calls without an outcome, the oldest first"),
+    (ListsAllAgents, "unfinished returns only the calls of an agent"),
+    (FindsTheOldest, "find_label returns the newest record"),
+    (FindsTheNewest, "find_label returns the record that may have been sent"),
     (WritesByHalves, "does all of its work, or nothing"),
     (ClosesOnce, "closed twice"),
     (NeverSendsAgain, "raised where nothing was wrong, in begin-again"),
@@ -224,7 +227,7 @@ BREACHES = [
 
 
 @pytest.mark.parametrize(("kind", "rule"), BREACHES, ids=[kind.__name__ for kind, _ in BREACHES])
-async def test_a_rule_that_is_broken_is_told(kind, rule):
+async def test_a_broken_rule_is_named(kind, rule):
     records = {}
 
     with pytest.raises(AssertionError, match=rule):
@@ -232,5 +235,5 @@ async def test_a_rule_that_is_broken_is_told(kind, rule):
 
 
 async def test_a_journal_of_which_two_do_not_share_the_records_is_none():
-    with pytest.raises(AssertionError, match="begin keeps all that a record says"):
+    with pytest.raises(AssertionError, match="begin stores every field of a record"):
         await check_journal(Foreign)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast._journal.protocol import utc
 from holdfast.errors import CallOutcome, JournalError
 from holdfast.extend import CallRecord, RecordUpdate
 
@@ -66,14 +66,14 @@ async def _check_begin(ours: Journal, theirs: Journal, agent: str) -> None:
         lease_until=1030.5,
     )
     await ours.begin(whole)
-    _holds(await theirs.find("begin-1") == whole, "begin keeps all that a record says")
-    rule = "begin refuses a message that is there already"
+    _holds(await theirs.find("begin-1") == whole, "begin stores every field of a record")
+    rule = "begin refuses a message that is recorded already"
     await _refuses(theirs.begin(replace(whole, label=None)), "exists", "begin-1", rule)
-    rule = "begin refuses a label that is there already, whatever the agent is called"
+    rule = "begin refuses a label that is recorded already, for any name of the agent"
     for to in (agent, f"{agent}/other"):
         other = replace(whole, message_id="begin-2", agent=to)
         await _refuses(theirs.begin(other), "exists", "begin-1", rule)
-        _holds(await ours.find("begin-2") is None, "what begin refuses is not there")
+        _holds(await ours.find("begin-2") is None, "begin does not store a record that it refuses")
     for number in (3, 4):  # records without a label do not conflict
         await ours.begin(_record(f"begin-{number}", agent))
 
@@ -87,13 +87,13 @@ async def _check_begin_again(ours: Journal, theirs: Journal, agent: str) -> None
         if outcome == "not_sent":
             anew = replace(first, began=1001.0)
             await theirs.begin(anew)
-            rule = "begin writes a record in place of one that was not sent"
+            rule = "begin replaces a record that was not sent"
             _holds(await ours.find(first.message_id) == anew, rule)
             await ours.update(first.message_id, 1, RecordUpdate(outcome=outcome))
             await theirs.begin(second)
         else:
             for record in (first, second):
-                rule = f"begin refuses what is over as {outcome}, by its message and by its label"
+                rule = f"begin refuses a call with the outcome {outcome}, by message and by label"
                 await _refuses(theirs.begin(record), "exists", first.message_id, rule)
 
 
@@ -102,7 +102,7 @@ async def _check_begin_at_once(ours: Journal, theirs: Journal, agent: str) -> No
     labelled = [replace(_record(f"once-{n}", agent), label="once:1") for n in (2, 3)]
     for first, second in ((record, record), labelled):
         outcomes = await _both(ours.begin(first), theirs.begin(second))
-        rule = "of two who begin the same at once, one is refused"
+        rule = "if two begin the same call at once, one is refused"
         _holds(_count(outcomes, JournalError) == 1 and None in outcomes, rule)
 
 
@@ -118,17 +118,21 @@ async def _check_update(ours: Journal, theirs: Journal, agent: str) -> None:
         "lease_until": 1031.0,
     }
     whole, updated = RecordUpdate(**news), replace(record, **news)
-    _holds(await ours.update("update-1", 1, whole), "update tells that there is such a record")
-    _holds(await theirs.find("update-1") == updated, "update writes all that is new")
+    _holds(
+        await ours.update("update-1", 1, whole), "update returns whether there is such a record"
+    )
+    _holds(await theirs.find("update-1") == updated, "update stores every field of an update")
     await ours.update("update-1", 1, RecordUpdate(state="TASK_STATE_COMPLETED"))
     updated = replace(updated, state="TASK_STATE_COMPLETED")
-    _holds(await theirs.find("update-1") == updated, "what is None in an update stays as it was")
+    _holds(
+        await theirs.find("update-1") == updated, "a field that is None in an update is unchanged"
+    )
     for name, generation in (("update-1", 2), ("update-1", 0), ("update-2", 1)):
-        rule = "update tells that there is no such record, of that generation"
+        rule = "update returns whether there is a record of that generation"
         _holds(not await theirs.update(name, generation, RecordUpdate(state="x")), rule)
     await ours.update("update-1", 1, RecordUpdate(outcome="answered"))
     updated = replace(updated, outcome="answered")
-    rule = "update leaves a record alone that is over"
+    rule = "update does not change a record with an outcome"
     _holds(not await ours.update("update-1", 1, RecordUpdate(outcome="unknown")), rule)
     _holds(await theirs.find("update-1") == updated, rule)
 
@@ -139,7 +143,7 @@ async def _check_renew(ours: Journal, theirs: Journal, agent: str) -> None:
         await ours.begin(_record(name, agent))
     await ours.update("renew-2", 1, RecordUpdate(outcome="answered"))
     held = [("renew-1", 1), ("renew-2", 1), ("renew-3", 2), ("renew-4", 1)]
-    rule = "renew gives those whose records are open and of that generation, and renews these only"
+    rule = "renew returns the ids of open records of that generation, and renews these only"
     _holds(await ours.renew(held, 2000.0) == {"renew-1"}, rule)
     records = [await theirs.find(name) for name in names]
     leases = [record and record.lease_until for record in records]
@@ -152,20 +156,23 @@ async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
     await ours.begin(record)
     claim = theirs.claim("claim-1", now=1029.0, lease_until=1060.0)
     error = await _refuses(claim, "held", "claim-1", "claim refuses a call whose lease lasts")
-    _holds(error.held_until == utc(1030.0), "claim tells until when a call is held")
+    _holds(
+        error.held_until == datetime.fromtimestamp(1030.0, UTC),
+        "claim reports until when a call is held",
+    )
     taken = await theirs.claim("claim-1", now=1030.0, lease_until=1060.0)
     expected = replace(record, generation=2, lease_until=1060.0)
-    rule = "claim gives the record with the new lease, and a generation that is one more"
+    rule = "claim returns the record with the new lease, and the next generation"
     _holds(taken == expected, rule)
-    _holds(await ours.find("claim-1") == expected, "claim writes down what it gives")
-    rule = "who lost a call to a claim neither writes of it nor renews it"
+    _holds(await ours.find("claim-1") == expected, "claim stores the record that it returns")
+    rule = "after a claim, the earlier holder can neither update nor renew the call"
     _holds(not await ours.update("claim-1", 1, RecordUpdate(outcome="answered")), rule)
     _holds(await ours.renew([("claim-1", 1)], 2000.0) == set(), rule)
     _holds(await theirs.update("claim-1", 2, RecordUpdate(outcome="answered")), rule)
     late = ours.claim("claim-1", now=9000.0, lease_until=9030.0)
-    await _refuses(late, "finished", "claim-1", "claim refuses a call that is over")
+    await _refuses(late, "finished", "claim-1", "claim refuses a call with an outcome")
     missing = ours.claim("claim-2", now=9000.0, lease_until=9030.0)
-    await _refuses(missing, "missing", "claim-2", "claim refuses a call that is not there")
+    await _refuses(missing, "missing", "claim-2", "claim refuses a call that is not recorded")
 
 
 async def _check_claim_at_once(ours: Journal, theirs: Journal, agent: str) -> None:
@@ -173,7 +180,7 @@ async def _check_claim_at_once(ours: Journal, theirs: Journal, agent: str) -> No
     outcomes = await _both(
         *(journal.claim("claims", now=2000.0, lease_until=2030.0) for journal in (ours, theirs))
     )
-    rule = "of two who claim a call at once, one is refused"
+    rule = "if two claim a call at once, one is refused"
     _holds(_count(outcomes, CallRecord) == 1 and _count(outcomes, JournalError) == 1, rule)
 
 
@@ -187,11 +194,14 @@ async def _check_lists(ours: Journal, theirs: Journal, agent: str) -> None:
     unfinished = [
         record.message_id for record in await theirs.unfinished() if record.agent in {agent, other}
     ]
-    rule = "unfinished gives the calls without an outcome, oldest first"
+    rule = "unfinished returns the calls without an outcome, the oldest first"
     _holds(unfinished == ["lists-a", "lists-b", "lists-c"], rule)
     unfinished = [record.message_id for record in await theirs.unfinished(agent)]
-    _holds(unfinished == ["lists-a", "lists-c"], "unfinished gives those of one agent alone")
-    _holds(await theirs.find("lists-d") is None, "find gives None where there is no such call")
+    _holds(
+        unfinished == ["lists-a", "lists-c"],
+        "unfinished returns only the calls of an agent, if one is named",
+    )
+    _holds(await theirs.find("lists-d") is None, "find returns None if there is no such call")
 
 
 async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:
@@ -200,14 +210,14 @@ async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:
         await ours.begin(record)
         await ours.update(record.message_id, 1, RecordUpdate(outcome="not_sent"))
     labelled = await theirs.find_label("label:1")
-    rule = "find_label gives the newest record where none may have been sent"
+    rule = "find_label returns the newest record if none may have been sent"
     _holds(labelled is not None and labelled.message_id == "label-2", rule)
     other = f"{agent}/other"
     await ours.begin(replace(_record("label-3", other), began=0.0, label="label:1"))
     labelled = await theirs.find_label("label:1")
-    rule = "find_label gives the record that may have been sent, though another one is newer"
+    rule = "find_label returns the record that may have been sent, even if another one is newer"
     _holds(labelled is not None and labelled.message_id == "label-3", rule)
-    rule = "find_label gives None where there is no record of that label"
+    rule = "find_label returns None if there is no record of that label"
     _holds(await theirs.find_label("label:2") is None, rule)
 
 
@@ -218,7 +228,7 @@ async def _check_cancelled(ours: Journal, theirs: Journal, agent: str) -> None:
     beginning.cancel()
     await asyncio.gather(beginning, return_exceptions=True)
     await ours.begin(_record("cancelled-2", agent))
-    rule = "a method that is cancelled does all of its work, or nothing"
+    rule = "a cancelled method does all of its work, or nothing"
     _holds(await theirs.find("cancelled") in {None, record}, rule)
 
 
