@@ -1,4 +1,4 @@
-"""Tokens of OAuth 2 as credentials: in virtual time, against a scripted authorization server."""
+"""OAuth 2.0 tokens as credentials: in virtual time, against a scripted authorization server."""
 
 import asyncio
 import base64
@@ -92,7 +92,7 @@ class Scene:
 
     @property
     def shown(self):
-        """The tokens that the agent saw, besides for its card."""
+        """The tokens that the agent received, without those for its card."""
         return [
             request.headers.get("authorization", "")
             for request in self.agent.received
@@ -101,7 +101,7 @@ class Scene:
 
 
 def wants(*tokens, error="invalid_token", status=401, **more):
-    """A guard of agents that takes these tokens only."""
+    """Return a guard of agents that accepts only these tokens."""
 
     def guard(request):
         if request.url.endswith("agent-card.json"):
@@ -116,7 +116,7 @@ def wants(*tokens, error="invalid_token", status=401, **more):
     return guard
 
 
-# ── A token is fetched, kept and renewed ─────────────────────────────────────────────────────
+# ── Fetching, caching and renewing ───────────────────────────────────────────────────────────
 
 
 async def test_a_token_is_fetched_once_and_sent():
@@ -233,7 +233,7 @@ async def test_a_refused_refresh_token_restarts_the_grant():
     assert len(prompts) == 2
 
 
-# ── Many at once ─────────────────────────────────────────────────────────────────────────────
+# ── Concurrent calls ─────────────────────────────────────────────────────────────────────────
 
 
 async def test_concurrent_calls_share_one_fetch():
@@ -346,7 +346,7 @@ def test_a_token_outlives_the_loop_that_fetched_it():
     assert len(scene.server.asked) == 1
 
 
-# ── A token is refused ───────────────────────────────────────────────────────────────────────
+# ── Refused tokens ───────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_refused_token_is_replaced_and_the_call_replayed_once():
@@ -678,7 +678,7 @@ async def test_a_token_refused_for_a_message_is_not_used_for_the_next_one():
     assert scene.shown == ["Bearer token-2"]
 
 
-# ── The authorization server fails ───────────────────────────────────────────────────────────
+# ── Failures of the authorization server ─────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -811,7 +811,7 @@ async def test_each_reconnect_of_a_stream_has_a_fresh_token():
     assert len(set(tokens)) == len(tokens) == 3
 
 
-# ── Whom a token is for ──────────────────────────────────────────────────────────────────────
+# ── Resources ────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("P04")
@@ -900,7 +900,7 @@ async def test_a_browser_response_of_invalid_target_causes_a_hint():
             await client.list_tasks()
 
 
-# ── Who the server is ────────────────────────────────────────────────────────────────────────
+# ── Discovery ────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_endpoints_are_discovered_from_the_issuer():
@@ -1140,7 +1140,7 @@ async def test_an_invalid_device_response_is_an_error(change):
 
 
 class Browser:
-    """Is sent to the authorization endpoint, and comes back as told."""
+    """Receives the authorization URL, and returns a scripted redirect."""
 
     def __init__(self, **changes):
         self.changes = changes
@@ -1418,7 +1418,7 @@ async def test_a_lock_is_released_although_a_forked_process_has_its_file(tmp_pat
 
 
 def duplicated_locks():
-    """What a child has that was forked while locks are held."""
+    """Return the duplicated lock files of a child that was forked while locks are held."""
     opened = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
     locks = [path for path in opened if os.path.realpath(path).endswith(".lock")]
     return [os.dup(int(path.name)) for path in locks]

@@ -1,4 +1,4 @@
-"""Credentials as callers pass them, and as cards ask for them, on their way to the agent."""
+"""Credentials: passed by callers, required by cards, added to requests."""
 
 import asyncio
 import base64
@@ -189,7 +189,7 @@ def test_the_callers_dict_is_not_changed():
     assert headers == {"X-Any": "a"}
 
 
-# ── By the schemes of the card ───────────────────────────────────────────────────────────────
+# ── Security schemes of the card ─────────────────────────────────────────────────────────────
 
 SCHEMES = {
     "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
@@ -225,7 +225,7 @@ BASIC = base64.b64encode(CREDENTIALS["basic"].encode()).decode()
 
 
 def guarded(*requirements, url="http://agent.test", **members):
-    """A card with these requirements, each a list of names."""
+    """Return a card with these requirements, each a list of scheme names."""
     interfaces = [
         {"url": f"{url}/{path}", "protocolBinding": binding, "protocolVersion": "1.0"}
         for path, binding in (("rpc", "JSONRPC"), ("rest", "HTTP+JSON"))
@@ -242,7 +242,7 @@ def guarded(*requirements, url="http://agent.test", **members):
 
 
 def asking(*requirements, **options):
-    """A fake agent that shows such a card."""
+    """Return a fake agent with such a card."""
     return FakeAgent(card=guarded(*requirements), **options)
 
 
@@ -253,7 +253,7 @@ def connected(agent, auth, binding="JSONRPC", *, network=None, **options):
 
 
 def carried(received):
-    """What a request carries of credentials."""
+    """Return the parts of a request that carry credentials."""
     names = ("authorization", "x-api-key", "cookie")
     headers = {name: received.headers[name] for name in names if name in received.headers}
     query = dict(parse_qsl(urlsplit(received.url).query))
@@ -393,7 +393,7 @@ async def test_an_unsatisfied_requirement_is_named_and_nothing_is_sent(
 
 
 class RecordingService:
-    """Notes what it is asked for; knows everything."""
+    """A credential service that records each request; it has every credential."""
 
     def __init__(self, credentials=CREDENTIALS):
         self.known_credentials = credentials
@@ -627,7 +627,7 @@ async def test_the_repr_of_all_holders_shows_no_credential():
     assert repr(credentials) == "Credentials(headers=[authorization], query=[key], cookies=[sid])"
 
 
-# ── One place ────────────────────────────────────────────────────────────────────────────────
+# ── One source of credentials ────────────────────────────────────────────────────────────────
 
 
 def test_a_second_source_of_credentials_is_refused():
@@ -716,7 +716,7 @@ async def test_the_extended_card_determines_the_credentials():
 
 
 class Answering:
-    """Answers everything with one body."""
+    """Answers every request with one body."""
 
     def __init__(self, body, status=200, headers=None):
         self.reply = HttpReply(status=status, headers=headers or {}, body=body)
@@ -758,7 +758,7 @@ async def test_a_card_request_with_a_key_in_the_query_follows_no_redirect_to_ano
     assert urlsplit(agent.received[-1].url).query == f"key={SECRET}"
 
 
-# ── In the request ───────────────────────────────────────────────────────────────────────────
+# ── Credentials in the request ───────────────────────────────────────────────────────────────
 
 
 async def test_a_cookie_is_added_to_those_of_the_caller():
@@ -814,7 +814,7 @@ async def test_invalid_credentials_of_a_provider_are_refused_and_not_shown(crede
 
 
 class Renewing(RecordingService):
-    """Knows a new token after the old one was given so many times."""
+    """A service that returns a new token after so many calls."""
 
     def __init__(self, *tokens):
         super().__init__()
@@ -1112,7 +1112,7 @@ async def test_a_hanging_service_ends_at_the_deadline():
     assert (asyncio.get_running_loop().time(), caught.value.executed) == (5, False)
 
 
-# ── Secrets that come back ───────────────────────────────────────────────────────────────────
+# ── Echoed secrets ───────────────────────────────────────────────────────────────────────────
 
 ECHOED = {
     "as it is": lambda secret: secret,
@@ -1184,7 +1184,7 @@ async def test_an_echoed_cookie_of_the_caller_is_redacted():
 
 
 class Adding(Interceptor):
-    """Adds a parameter to the address of each call."""
+    """Adds a query parameter to the address of each call."""
 
     async def before(self, call):
         return msgspec.structs.replace(call, query={"key": SECRET})
@@ -1207,11 +1207,11 @@ async def test_a_query_that_an_interceptor_adds_is_treated_like_a_header(binding
         await connected(agent, None, binding, interceptors=[Adding()]).ask("hello")
 
 
-# ── Several on one engine ────────────────────────────────────────────────────────────────────
+# ── Several clients on one engine ────────────────────────────────────────────────────────────
 
 
 async def two_clients(engine, first, two):
-    """Each of two clients asks each of its agent's tenants in turn, all on one engine."""
+    """Have two clients call each tenant of their agents in turn, all on one engine."""
     async with asyncio.timeout(20):
         clients = [
             connect(

@@ -1,4 +1,4 @@
-"""An answer: what the agent has to say, without what it only asks."""
+"""Answers: text, question, ids, and errors of unsuccessful tasks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Many messages: each asked once, whatever happens to those around it and to the program."""
+"""Bulk runs: each message is sent once, whatever happens to other messages and to the process."""
 
 import asyncio
 import gc
@@ -286,7 +286,7 @@ async def test_invalid_options_are_refused_at_once(options, error):
         connected(doubles()).run(["a"], **options)
 
 
-# ── Begun again ──────────────────────────────────────────────────────────────────────────────
+# ── Repeated runs ────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_killed_run_is_resumed_and_nothing_is_sent_twice(tmp_path):
@@ -496,7 +496,7 @@ async def test_a_call_that_another_run_finishes_is_not_taken_over(tmp_path):
 
 
 def pending_record(agent, **members):
-    """A call of the run ``r`` that somebody holds for a while."""
+    """Yield a call of the run ``r`` that another client holds for a while."""
     wall = VirtualWall().wall()
     return CallRecord(
         message_id="m1",
@@ -544,7 +544,7 @@ async def test_the_timeout_includes_fetching_an_answer_again(tmp_path):
 
 
 class Silent(SqliteJournal):
-    """Tells of no label."""
+    """A journal that finds no label."""
 
     async def find_label(self, *label):
         await asyncio.sleep(1000)
@@ -660,11 +660,11 @@ async def test_an_unsent_message_with_an_id_is_sent_by_the_next_run(tmp_path):
     await journal.close()
 
 
-# ── Once ─────────────────────────────────────────────────────────────────────────────────────
+# ── Each message once ────────────────────────────────────────────────────────────────────────
 
 
 async def named_by_its_file(agent, path):
-    """Another name of an agent: the file of its card."""
+    """Return another name of an agent: the file of its card."""
     card = await connected(agent).agent_card()
     path.write_bytes(card.to_json().encode())
     return path
@@ -772,7 +772,7 @@ async def test_labels_of_runs_and_keys_do_not_collide(tmp_path):
 
 
 class Outdated(SqliteJournal):
-    """Gives what was there a second ago."""
+    """A journal that returns the state of one second ago."""
 
     async def find_label(self, *label):
         record = await super().find_label(*label)
@@ -847,7 +847,7 @@ async def test_a_call_taken_over_from_a_run_is_awaited_there(tmp_path, is_resume
 
 
 class Overtaken(SqliteJournal):
-    """Whose calls come to their end elsewhere just before they are claimed."""
+    """A journal whose calls are finished elsewhere just before they are claimed."""
 
     async def claim(self, message_id, **times):
         await self.update(message_id, 1, RecordUpdate(outcome="answered"))
@@ -922,7 +922,7 @@ async def test_run_of_a_single_message_or_no_iterable_is_refused(messages):
     assert agent.executions == {}
 
 
-# ── Keys, and results that are not taken ─────────────────────────────────────────────────────────
+# ── Keys, and unread results ─────────────────────────────────────────────────────────────────────
 
 
 def test_a_key_with_an_unpaired_surrogate_is_refused_before_a_run_begins():
@@ -962,7 +962,7 @@ async def test_unread_results_are_dropped_without_a_warning():
     assert loop_errors == []
 
 
-# ── Sources and hooks that end early, and half characters ────────────────────────────────────────
+# ── Sources and hooks that end early, and lone surrogates ────────────────────────────────────────
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Calls cancelled at random moments, by the ten thousand: nothing leaks, nothing is charged.
 
-Every wait of a call is made long enough to be hit: the card, interceptors, credentials, a slot of
-the pool, the connection, the reply, a retry, consumers, looks at a task. Seeds decide the
-moments, the faults, and in which order tasks are woken up.
+Every wait of a call is long enough to be hit: the card, interceptors, credentials, a slot of
+the pool, the connection, the reply, a retry, consumers, polls of a task. Seeds decide the
+moments, the faults, and the order in which tasks run.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ TOKENS = 10**6
 
 
 class Storm(FakeNetwork):
-    """A network with few slots, slow connections and many faults; calm at the end."""
+    """A network with few slots, slow connections and many faults; without faults at the end."""
 
     def __init__(self, agent, dice):
         super().__init__(agent)
@@ -69,7 +69,7 @@ class Storm(FakeNetwork):
 
 
 class Empty:
-    """A reply without a body."""
+    """Return a reply without a body."""
 
     def __init__(self, status, headers):
         self.status = status
@@ -80,7 +80,7 @@ class Empty:
 
 
 class Torn:
-    """A reply that is cut: a stream after its first piece."""
+    """Return a truncated reply: a stream after its first chunk."""
 
     def __init__(self, reply):
         self.status = reply.status
@@ -106,7 +106,7 @@ class Torn:
 
 
 class Slow(Interceptor):
-    """Takes its time before and after; gives credentials and hears of retries as slowly."""
+    """A slow interceptor and provider of credentials."""
 
     def __init__(self, dice):
         self.dice = dice
@@ -152,7 +152,7 @@ def one_call(client, dice):
 
 
 async def cancel_many(client, dice, count):
-    """Cancels that many calls, in batches that run at the same time; returns what ended well."""
+    """Cancel that many calls, in concurrent batches; return the results of the others."""
     loop = asyncio.get_running_loop()
     cancelled, well = 0, 0
     while cancelled < count:

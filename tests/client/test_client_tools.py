@@ -1,4 +1,4 @@
-"""Tools that an agent calls: offered, run and answered within one ask, each call once."""
+"""Client tools: offered, called and answered within one answer, each call once."""
 
 import asyncio
 import json
@@ -238,7 +238,7 @@ async def test_calls_of_a_terminal_task_are_not_run():
     assert len(fake.turns) == 1
 
 
-# ── Once ─────────────────────────────────────────────────────────────────────────────────────
+# ── Each call once ───────────────────────────────────────────────────────────────────────────
 
 
 @both_bindings
@@ -400,7 +400,7 @@ def test_invalid_tools_are_refused(build, error, message):
         build()
 
 
-# ── What goes wrong ──────────────────────────────────────────────────────────────────────────
+# ── Errors ───────────────────────────────────────────────────────────────────────────────────
 
 
 def broken(secret: str) -> str:
@@ -511,7 +511,7 @@ async def test_arguments_may_be_an_object():
     assert fake.results(1) == [("c", "add", "2", None)]
 
 
-# ── Bounds ───────────────────────────────────────────────────────────────────────────────────
+# ── Limits ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("P29")
@@ -637,7 +637,7 @@ async def test_a_client_that_is_closed_while_tools_run_sends_no_results():
     assert len(fake.turns) == 1
 
 
-# ── How functions run ────────────────────────────────────────────────────────────────────────
+# ── Running functions ────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_calls_of_a_turn_run_concurrently_and_their_results_keep_the_order():

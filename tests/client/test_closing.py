@@ -1,4 +1,4 @@
-"""Closing a client while calls are in flight: nothing is sent afterwards, nothing is left."""
+"""Closing a client during calls: nothing is sent afterwards, and nothing leaks."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What can be sent: text, parts, messages, dicts, files, addresses, data."""
+"""Content of messages: text, parts, messages, dicts, files, addresses, data."""
 
 import errno
 import json
@@ -395,7 +395,7 @@ def test_a_message_that_utf8_cannot_encode_is_refused_with_the_path(content, pat
 
 
 class Markup(str):
-    """Text as template engines give it, which codecs do not take."""
+    """Text of a subclass of str, as template engines return it; codecs reject it."""
 
     __slots__ = ()
 
@@ -487,7 +487,7 @@ async def test_metadata_and_push_config_must_have_their_types():
     assert agent.received == []
 
 
-# ── In the words of the official SDK ─────────────────────────────────────────────────────────
+# ── Values of the official SDK ───────────────────────────────────────────────────────────────
 
 
 def test_create_text_message_object_creates_an_id():
@@ -691,7 +691,7 @@ async def test_a_reason_in_the_data_is_shown_without_the_secrets_that_were_sent(
 
 
 def sdk_of_0_3(name, document):
-    """A value as the SDK for 0.3 has them: a pydantic model of its module."""
+    """Return a value of the SDK for 0.3: a pydantic model of its module."""
 
     def model_dump(_self, **options):
         assert options == {"mode": "json", "by_alias": True, "exclude_none": True}

@@ -1,4 +1,4 @@
-"""Conversations: what belongs together goes together, and questions on the way are replied to."""
+"""Conversations: messages with a common context, and replies to interruptions."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ from holdfast.testing import (
 
 @pytest.fixture(autouse=True, params=["1.0", "0.3"])
 def version(request, monkeypatch):
-    """Has every agent here speak one version of the protocol, and then the other."""
+    """Run a test with agents of one protocol version, and then of the other."""
     agent = functools.partial(FakeAgent, versions=(request.param,))
     monkeypatch.setitem(globals(), "FakeAgent", agent)
     return request.param
@@ -72,7 +72,7 @@ def connected(agent, binding, **options):
 
 
 def scripted(*behaviours):
-    """An agent that does one thing after another, and notes what it was told."""
+    """Return an agent with one behavior per message, which records the messages."""
     remaining = list(behaviours)
 
     def behave(turn):
@@ -88,7 +88,7 @@ PIZZA = (asks("Which one?"), asks("How large?"), completes("A large Margherita."
 REPLIES = {"Which one?": "Margherita", "How large?": "large"}
 
 
-# ── What goes along ──────────────────────────────────────────────────────────────────────────
+# ── Context and task ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("S15")
@@ -560,11 +560,11 @@ async def test_an_authorization_is_awaited_after_max_turns(binding):
     assert (await chat.ask("A pizza")).text == "authorized"
 
 
-# ── What agents make of a reply ──────────────────────────────────────────────────────────────
+# ── Reactions of agents to a reply ───────────────────────────────────────────────────────────
 
 
 class OtherTask(BaseLayer):
-    """Has each message go without the task that it is for."""
+    """Sends each message without the id of its task."""
 
     async def unary(self, call, /):
         return await super().unary(self._without(call))
@@ -645,7 +645,7 @@ async def test_a_silent_agent_ends_the_turn_with_the_last_question(binding, unda
     assert bound <= now() <= bound + 5
 
 
-# ── What is not known ────────────────────────────────────────────────────────────────────────
+# ── Unknown outcomes ─────────────────────────────────────────────────────────────────────────
 
 
 @both_bindings
@@ -699,7 +699,7 @@ async def test_a_deadline_before_a_reply_is_sent_names_itself_and_the_task(bindi
         return "Margherita"
 
     class SlowLayer(BaseLayer):
-        """Waits so long before each try that the second one comes too late."""
+        """A layer that delays each attempt, so that the second one is too late."""
 
         async def stream(self, call, /):
             await asyncio.sleep(30 * bool(agent.messages))
@@ -890,7 +890,7 @@ async def test_an_authorization_that_is_not_granted_ends_the_turn_and_not_the_ta
 
 @both_bindings
 async def test_an_intermediate_agent_passes_an_interruption_on_and_continues_later(binding):
-    """A calls B calls C: B lets C's question out as its own, and goes on when A has replied."""
+    """A calls B calls C: B passes C's question on, and continues when A has replied."""
     down = connected(FakeAgent(scripted(needs_auth("May C?"), completes("done by C"))), binding)
 
     def hand_on(interruption):
@@ -1009,7 +1009,7 @@ both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
 
 
 def agent_taking_turns(*behaviours, **options):
-    """An agent that does one thing after another."""
+    """Return an agent with one behavior per message."""
     remaining = iter(behaviours)
     return FakeAgent(lambda _: next(remaining), **options)
 
@@ -1046,7 +1046,7 @@ async def test_an_iteration_over_a_turn_ends_at_an_input_request_while_the_strea
     assert (now() <= 1, agent.open_streams) == (True, 0)
 
 
-# ── Lagging stores, and closing ──────────────────────────────────────────────────────────────────
+# ── Lagging stores, and close ────────────────────────────────────────────────────────────────────
 
 
 @both_bindings

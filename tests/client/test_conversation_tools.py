@@ -1,4 +1,4 @@
-"""Tools in conversations and streams: a turn over several streams is one stream to its reader."""
+"""Tools in conversations and streams: the streams of a turn are one stream for the caller."""
 
 import asyncio
 import contextlib
@@ -520,7 +520,7 @@ async def test_an_unreadable_call_does_not_block_the_next_message():
     assert (await client.conversation(task=task, tools=[add]).ask("stop")).text == "done"
 
 
-# ── Extensions written by hand ───────────────────────────────────────────────────────────────
+# ── Extensions of a message ──────────────────────────────────────────────────────────────────
 
 
 async def test_extensions_of_a_message_are_sent_with_the_others():
@@ -532,7 +532,7 @@ async def test_extensions_of_a_message_are_sent_with_the_others():
     assert sent == "urn:ag2:client-tools:v1,urn:other"
 
 
-# ── The end of the program ───────────────────────────────────────────────────────────────────
+# ── Exit of the program ──────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])

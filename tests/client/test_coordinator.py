@@ -1,4 +1,4 @@
-"""Many agents: each result once and in its place, whatever becomes of the others."""
+"""Many agents: each result once and at its index, whatever happens to the others."""
 
 import asyncio
 import random
@@ -62,7 +62,7 @@ def fake(name, behaviour="done", **options):
 
 
 def coordinating(*agents, **options):
-    """A coordinator of agents that are called as their hosts are."""
+    """Return a coordinator of agents with the names of their hosts."""
     options.setdefault("engine", FakeNetwork(*agents))
     options.setdefault("env", VirtualWall(draw=0.5))
     return Coordinator({name_of(agent): agent.url for agent in agents}, **options)
@@ -77,7 +77,7 @@ def after(seconds, text="done"):
 
 
 async def collected(fan_out, *, iterates):
-    """What a fan-out gives, and the error that it ends with."""
+    """Return the results of a fan-out, and the error that it ends with."""
     results = []
     try:
         if not iterates:
@@ -93,7 +93,7 @@ def received_ids(agent):
     return [message_id for message_id, attempts in agent.executions.items() for _ in attempts]
 
 
-# ── All together ─────────────────────────────────────────────────────────────────────────────
+# ── Results of all agents ────────────────────────────────────────────────────────────────────
 
 
 async def test_results_have_the_order_of_the_messages():
@@ -225,7 +225,7 @@ async def test_the_error_of_a_question_says_how_to_answer():
     assert answer.text == "the red one"
 
 
-# ── How many have to answer ──────────────────────────────────────────────────────────────────
+# ── min_results ──────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("answering", [0, 1, 2, 3])
@@ -276,7 +276,7 @@ async def test_too_few_answers_are_unexecuted_if_nothing_was_sent():
     assert (caught.value.executed, caught.value.transient) == (False, True)
 
 
-# ── Within so many seconds ───────────────────────────────────────────────────────────────────
+# ── within ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("cancel_remote", [False, True])
@@ -388,7 +388,7 @@ async def test_the_timeout_of_a_call_applies_in_a_fan_out():
     assert now() == pytest.approx(3)
 
 
-# ── Nothing is left ──────────────────────────────────────────────────────────────────────────
+# ── No leaks ─────────────────────────────────────────────────────────────────────────────────
 
 
 @crossed("how, seed", ["awaiting", "iterating", "closing"], range(4))
@@ -612,7 +612,7 @@ def _agent(name, outcome, seconds):
     return agent
 
 
-# ── One does not wait for another ────────────────────────────────────────────────────────────
+# ── Independence of agents ───────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("fault", [Refuse(), Stall()], ids=["refusing", "stalling"])
@@ -680,7 +680,7 @@ async def test_concurrency_bounds_the_messages_in_flight():
     assert now() == pytest.approx(6)
 
 
-# ── One at a time ────────────────────────────────────────────────────────────────────────────
+# ── delegate ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_delegate_returns_the_answer_or_the_error():
@@ -720,7 +720,7 @@ async def test_the_wait_for_a_slot_ends_at_the_timeout_of_the_call():
     assert now() == pytest.approx(6)
 
 
-# ── How they are ─────────────────────────────────────────────────────────────────────────────
+# ── Health ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_agent_that_was_never_called_is_healthy():
@@ -821,7 +821,7 @@ async def test_an_open_circuit_needs_no_slot():
         await asyncio.wait([waiting])
 
 
-# ── Agents come and go ───────────────────────────────────────────────────────────────────────
+# ── Adding and removing agents ───────────────────────────────────────────────────────────────
 
 
 async def test_agents_can_be_added_and_removed():
@@ -969,7 +969,7 @@ async def test_calls_ended_by_close_do_not_report_a_removed_agent():
     assert "removed" not in str((await in_flight[0]).error)
 
 
-# ── Over real sockets ────────────────────────────────────────────────────────────────────────
+# ── Sockets ──────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.real_time
@@ -993,7 +993,7 @@ async def test_a_coordinator_on_sockets_leaks_nothing():
     assert [agent.open_streams for agent in agents] == [0, 0, 0]
 
 
-# ── What cannot be right is told at once ─────────────────────────────────────────────────────
+# ── Invalid arguments ────────────────────────────────────────────────────────────────────────
 
 
 async def test_unknown_agents_are_named():
@@ -1106,7 +1106,7 @@ async def test_addresses_are_also_names():
     assert [result.agent for result in results] == ["http://a.test", "http://b.test"]
 
 
-# ── Agents that fail, are silent or are removed ──────────────────────────────────────────────────
+# ── Failing, silent and removed agents ───────────────────────────────────────────────────────────
 
 
 def card_of(*agents):

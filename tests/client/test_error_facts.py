@@ -1,4 +1,4 @@
-"""Facts of errors that a call raises: the agent is named wherever it failed, and lists end."""
+"""Facts of errors: the agent is named wherever the call failed."""
 
 import json
 
@@ -15,7 +15,7 @@ def connected(agent, network=None, **options):
 
 
 class Answering(FakeNetwork):
-    """Answers some requests in the agent's place: those whose body has a method."""
+    """Answers requests whose body has a method in place of the agent."""
 
     def __init__(self, agent, method, answer):
         super().__init__(agent)

@@ -1,4 +1,4 @@
-"""A reply that is lost: the task that the message made is found again, or nobody says it was."""
+"""Lost replies: the task of the message is found, or the outcome is reported as unknown."""
 
 import asyncio
 
@@ -71,7 +71,7 @@ def connected(agent, binding="JSONRPC", **options):
 
 
 class Clock(BaseLayer):
-    """Something on the way that says what it will about the time."""
+    """A proxy that sets the Date header."""
 
     date = ""
 
@@ -144,7 +144,7 @@ NAMELESS = {
     "nothing": b"{}",
     "a status": b'{"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}}}',
 }
-"""Events that name no task."""
+"""Return events that name no task."""
 
 
 def nameless(name, *, tail=b""):
@@ -890,11 +890,11 @@ async def test_cancelling_the_search_logs_nothing_and_sends_nothing():
     assert agent.executions == {}
 
 
-# ── Twice ────────────────────────────────────────────────────────────────────────────────────
+# ── Duplicates ───────────────────────────────────────────────────────────────────────────────
 
 
 class Doubled(BaseLayer):
-    """Something on the way that repeats what it does not hear of."""
+    """A proxy that sends a request again if the reply is missing."""
 
     async def unary(self, call):
         if call.operation.name == "SendMessage":
@@ -917,7 +917,7 @@ async def test_two_tasks_of_one_message_are_reported():
     assert all(task_id in str(caught.value) for task_id in attempts)
 
 
-# ── Sent again, as the caller asked ──────────────────────────────────────────────────────────
+# ── Resending, as the caller allows ──────────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("D01")
@@ -1085,7 +1085,7 @@ async def test_resend_if_absent_sends_again_if_nothing_is_found():
     assert agent.calls("ListTasks")
 
 
-# ── A context of the client's own ────────────────────────────────────────────────────────────
+# ── Client context ids ───────────────────────────────────────────────────────────────────────
 
 
 async def test_no_context_id_is_created_by_default():
@@ -1178,7 +1178,7 @@ async def test_an_agent_that_ignores_context_ids_is_searched_like_any_other():
     assert answer.text == "42"
 
 
-# ── Who hears of it ──────────────────────────────────────────────────────────────────────────
+# ── Observers ────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("arrives", [True, False])

@@ -1,4 +1,4 @@
-"""Looking for a message: whatever is asked and answered, only its own task is ever found."""
+"""The search for a message: for any replies, only its own task is found."""
 
 from datetime import UTC, datetime
 
@@ -102,7 +102,7 @@ def test_a_clock_that_runs_backwards_does_not_cause_endless_requests():
 
 
 def test_a_list_restarted_from_an_earlier_time_is_read_to_its_end():
-    """Dates have whole seconds, so what is known of a clock goes up and down by one."""
+    """Dates have whole seconds, so the measured clock skew varies by one second."""
     search = Reconciliation(message(), sent_at=SENT, clock_skew=-0.5)
 
     search.listed(page(token="2"), wall=SENT + 10.5, agent_time=SENT + 10)
@@ -430,7 +430,7 @@ class AnyAgent:
         self.page_size = page_size
 
     def answer(self, search):
-        """Answers what the search asks; False if it asks for nothing."""
+        """Answer the request of the search; return False if there is none."""
         step = search.step
         if not isinstance(step, GetTask | ListPage | Fetch):
             return False
@@ -473,7 +473,7 @@ def is_ours(candidate, *, is_own_context):
 def test_for_any_replies_only_tasks_of_the_message_are_found(
     agent, position, max_pages, is_own_context
 ):
-    """Given any store and any failures, when it is searched, then what is found is true."""
+    """For any store and any failures, a found task belongs to the message."""
     is_own_context = is_own_context and position == {"context_id": "c"}
     search = Reconciliation(
         message(**position), sent_at=SENT, max_pages=max_pages, is_own_context=is_own_context
@@ -493,7 +493,7 @@ def test_for_any_replies_only_tasks_of_the_message_are_found(
     assert all(search.searched)
 
 
-# ── What follows from a search ───────────────────────────────────────────────────────────────
+# ── Consequences of a search ─────────────────────────────────────────────────────────────────
 
 
 def lost_reply():

@@ -1,7 +1,7 @@
-"""Agents that lose their tasks in a restart, and give their ids to other tasks.
+"""Agents that lose their tasks in a restart, and reuse the ids.
 
-The task of another message is never taken for the answer to a call. What an agent does not show
-is no reason to doubt one: histories may be missing, shortened, late, or have other ids.
+The task of another message is never the answer of a call. Missing, truncated and delayed
+histories, and histories with other message ids, are no reason to reject a task.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def connected(network, journal=None, **options):
 
 
 async def left_behind(network, path, text, *, store_messages=False, **options):
-    """Leaves a call in the journal whose task was seen, and that nobody holds."""
+    """Leave a call pending whose task was seen and whose lease has ended."""
     journal = SqliteJournal(path, store_messages=store_messages)
     async with connected(network, journal, **options) as client:
         asking = asyncio.create_task(client.ask(text))
@@ -55,7 +55,7 @@ async def left_behind(network, path, text, *, store_messages=False, **options):
 
 
 async def check_resumed_as_unknown(network, path, **options):
-    """Checks that the one pending call that was left gets no answer, and stays pending."""
+    """Check that the one pending call gets no answer, and stays pending."""
     journal = SqliteJournal(path)
     async with connected(network, journal, **options) as client:
         call = (await client.pending())[0]
@@ -67,7 +67,7 @@ async def check_resumed_as_unknown(network, path, **options):
     await journal.close()
 
 
-# ── The task is another message's ────────────────────────────────────────────────────────────
+# ── Tasks of other messages ──────────────────────────────────────────────────────────────────
 
 
 @both_ways
@@ -170,11 +170,11 @@ async def test_a_cut_stream_does_not_continue_with_another_messages_task(streami
     assert caught.value.executed is True
 
 
-# ── The task may be the message's own ────────────────────────────────────────────────────────
+# ── Tasks that may be the message's ──────────────────────────────────────────────────────────
 
 
 class Shows(BaseLayer):
-    """Shows the history of each task as an agent would that keeps it in another way."""
+    """A network that shows the history of each task in another way."""
 
     shown = None
 
@@ -195,7 +195,7 @@ def with_other_ids(history):
 
 
 def in_other_words(history):
-    """As agents do that put a prompt around what a user says."""
+    """Return a history in which the agent has put a prompt around the user's text."""
     parts = tuple(Part(text=f"Conversation so far:\n{m.text}\n") for m in history)
     return tuple(
         msgspec.structs.replace(m, parts=(part,))
@@ -204,7 +204,7 @@ def in_other_words(history):
 
 
 def shortened(history):
-    """The end of a history that has become long: the words of the agent alone, and a reply."""
+    """Return the end of a long history: the agent's messages alone, and a reply."""
     later = Message(message_id="later", role=Role.USER, parts=(Part(text="go on"),))
     agents = Message(message_id="said", role=Role.AGENT, parts=(Part(text="hm"),))
     return (agents, later, agents)

@@ -1,4 +1,4 @@
-"""What a client tells of its own work, and its circuit, which can be opened and closed by hand."""
+"""Statistics of a client, and its circuit, which can be opened and closed manually."""
 
 import asyncio
 import contextlib
@@ -139,7 +139,7 @@ def test_stats_are_json_work_without_a_loop_and_hold_no_secret():
     assert (stats.in_flight, stats.endpoints[1].circuit) == (0, "closed")
 
 
-# ── By hand ──────────────────────────────────────────────────────────────────────────────────
+# ── Manual overrides ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("called_before", [False, True])

@@ -1,4 +1,4 @@
-"""Functions as tools: what a schema says is what a function gets, and nothing else does."""
+"""Functions as tools: schemas, arguments and results."""
 
 import asyncio
 import enum
@@ -41,13 +41,13 @@ class Style(TypedDict):
 
 
 def the_parameter(kind, default=inspect.Parameter.empty):
-    """A function with one parameter, as schema: what is said of that, and of shared types."""
+    """Return the schema of a function's only parameter, and of its shared types."""
     schema = Tool(taking({"a": (kind, default)})).schema.parameters
     return schema["properties"]["a"], schema["required"], schema.get("$defs", {})
 
 
 def taking(parameters, got=None):
-    """A function with some parameters, which notes what it gets."""
+    """Return a function with some parameters, which records its arguments."""
 
     async def tool(**arguments):
         got.update(arguments)
@@ -186,7 +186,7 @@ KINDS = {
 
 @st.composite
 def tools(draw):
-    """Parameters, each with a type, perhaps a default, and perhaps a value."""
+    """Generate parameters, each with a type, perhaps a default, and perhaps a value."""
     parameters, values = {}, {}
     for name in draw(st.lists(NAMES, unique=True, max_size=5)):
         kind = draw(st.sampled_from(list(KINDS)))

@@ -1,4 +1,4 @@
-"""What a journal calls an agent: the same however it was written, another for another."""
+"""Names of agents in a journal: one name for all spellings of an address."""
 
 from pathlib import Path
 

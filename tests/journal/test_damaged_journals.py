@@ -1,4 +1,4 @@
-"""A journal that cannot be opened, or holds what nobody wrote: each error is a `JournalError`."""
+"""Damaged and invalid journals: each error is a `JournalError`."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def connected(agent, journal):
 
 
 async def use(client):
-    """Uses all that reads records; each error has to be one of this library."""
+    """Read the records by every method; each error has to be one of this library."""
     with contextlib.suppress(JournalError):
         for call in await client.pending():
             assert str(call.began.year) in repr(call)
@@ -130,7 +130,7 @@ async def test_a_damaged_row_hides_no_other_call(value, tmp_path):
 
 
 async def damaged_journal(path, value, column="began"):
-    """A journal of three calls of a run; the second one is damaged."""
+    """Create a journal with three calls of a run, of which the second one is damaged."""
     journal, agent = SqliteJournal(path), FakeAgent(completes("done", after=60))
     items = [RunItem(content=key, key=key) for key in "abc"]
     async with (

@@ -1,4 +1,4 @@
-"""What is written down of a call: what its end means, and what its message says."""
+"""The outcome of a call by its error, and the digest of its message."""
 
 import asyncio
 

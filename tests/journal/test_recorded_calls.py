@@ -1,4 +1,4 @@
-"""Calls that are written down: none is lost with the program that made it, none is sent twice."""
+"""Recorded calls: none is lost with its process, and none is sent twice."""
 
 import asyncio
 import contextlib
@@ -65,11 +65,11 @@ def connected(agent, journal, **options):
 
 
 class Dies(BaseException):
-    """A process that ends here: nothing of it runs any more."""
+    """A process that ends here: nothing of it continues to run."""
 
 
 class Process:
-    """What one process has: a client and a journal, both lost with it."""
+    """The client and the journal of one process."""
 
     def __init__(self, agent, path, *, lease=30.0, **options):
         self.journal = SqliteJournal(path, lease=lease)
@@ -84,7 +84,7 @@ class Process:
 
 
 async def die(task, journal):
-    """Ends a task so that its journal takes in nothing more, as if by SIGKILL."""
+    """End a task so that its journal records nothing more, as after SIGKILL."""
     methods = journal.update, journal.renew
 
     async def ignore_update(*_):
@@ -96,11 +96,11 @@ async def die(task, journal):
     journal.update, journal.renew = methods
 
 
-# ── Written down ─────────────────────────────────────────────────────────────────────────────
+# ── Recording ────────────────────────────────────────────────────────────────────────────────
 
 
 class Witness(BaseLayer):
-    """Looks into the journal at the moment at which a message leaves."""
+    """Reads the journal at the moment at which a message is sent."""
 
     journal = None
     records_at_send = None
@@ -418,7 +418,7 @@ async def test_pending_finds_one_call_by_its_message(path):
         assert other
 
 
-# ── Left behind ──────────────────────────────────────────────────────────────────────────────
+# ── Pending calls ────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("D10")
@@ -660,7 +660,7 @@ async def test_a_search_that_fails_leaves_the_call_pending(path, streaming, trou
 
 
 class SlowDisk(SqliteJournal):
-    """Tells late what is there."""
+    """Returns the pending calls late."""
 
     async def begin(self, record):
         await super().begin(record)
@@ -678,11 +678,11 @@ async def test_a_call_cancelled_while_it_is_recorded_is_not_sent(path):
     await journal.close()
 
 
-# ── All at once ──────────────────────────────────────────────────────────────────────────────
+# ── Resuming all pending calls ───────────────────────────────────────────────────────────────
 
 
 async def left_behind(agent, path, *messages):
-    """Calls that a crashed program left."""
+    """Leave calls pending, as a crashed process does."""
     crashed = Process(agent, path)
     asking = [asyncio.create_task(crashed.client.ask(message)) for message in messages]
     await asyncio.sleep(1)
@@ -832,7 +832,7 @@ async def test_resume_pending_holds_at_most_concurrency_calls_while_its_caller_w
 
 
 class SlowUpdates(SqliteJournal):
-    """Says late that it has taken in what is new about a call."""
+    """Confirms updates late."""
 
     async def update(self, message_id, generation, update, /):
         is_ours = await super().update(message_id, generation, update)
@@ -888,7 +888,7 @@ async def test_resume_pending_yields_no_outcome_of_a_call_that_another_client_to
 
 
 class SlowClaims(SqliteJournal):
-    """Takes each lease but the first slowly."""
+    """Acquires each lease but the first slowly."""
 
     claims = 0
 
@@ -923,11 +923,11 @@ async def test_resume_pending_checks_its_arguments_at_once(path):
             client.resume_pending()
 
 
-# ── Two at once ──────────────────────────────────────────────────────────────────────────────
+# ── Two holders ──────────────────────────────────────────────────────────────────────────────
 
 
 class Overtaken(SqliteJournal):
-    """Another process has taken over each call by the time at which its lease is renewed."""
+    """A journal in which another process has taken over each call when its lease is renewed."""
 
     steps = 0  # of the event loop, until that is known
 
@@ -1055,11 +1055,11 @@ async def test_pending_omits_calls_of_other_agents(path):
         assert call.task_id in repr(call)
 
 
-# ── Waiting for somebody else ────────────────────────────────────────────────────────────────
+# ── Waiting for another holder ───────────────────────────────────────────────────────────────
 
 
 async def left_by_the_dead(agent, path, *, after=5, count=1):
-    """Calls whose program has died ``after`` seconds; gives what is to be closed."""
+    """Yield the resources of a process that crashed ``after`` seconds, with its calls pending."""
     crashed = Process(agent, path)
     asking = [asyncio.create_task(crashed.client.ask(f"How far? {n}")) for n in range(count)]
     await asyncio.sleep(after)
@@ -1241,7 +1241,7 @@ async def test_a_closed_client_records_no_calls(path):
                 await late
 
 
-# ── Streams that nobody leaves ───────────────────────────────────────────────────────────────
+# ── Dropped streams ──────────────────────────────────────────────────────────────────────────
 
 
 @both_ways
@@ -1276,7 +1276,7 @@ async def test_closing_the_client_after_a_dropped_stream_succeeds(path):
     assert [task for task in asyncio.all_tasks() if "lease" in task.get_name()] == []
 
 
-# ── A journal in a bad way ───────────────────────────────────────────────────────────────────
+# ── Failing journals ─────────────────────────────────────────────────────────────────────────
 
 
 class Ailing(Foreign):
@@ -1301,7 +1301,7 @@ class Ailing(Foreign):
 
 
 class DriverError(Exception):
-    """What the driver of some database raises."""
+    """An exception as a database driver raises it."""
 
 
 ERRORS = [OSError("disk on fire"), DriverError("no such table"), TimeoutError()]
@@ -1436,7 +1436,7 @@ SECRET = "k-5ecret"
 
 
 def written(path):
-    """What became of the one call in a journal's file, with its detail."""
+    """Return the outcome and the detail of the one call in a journal's file."""
     with contextlib.closing(sqlite3.connect(path)) as file:
         (row,) = file.execute("SELECT outcome, detail FROM calls").fetchall()
     return row
@@ -1480,7 +1480,7 @@ def message(message_id):
 
 
 class SlowJournal(SqliteJournal):
-    """Answers late."""
+    """Returns results late."""
 
     is_slow = False
 
@@ -1593,7 +1593,7 @@ async def test_a_call_whose_search_failed_stays_pending_and_can_be_resumed(path,
 
 
 class SlowToRenew(SqliteJournal):
-    """Renews late, as one does that is far away."""
+    """Renews leases late, as over a slow network."""
 
     async def renew(self, leases, lease_until):
         await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""The journal in a file: what it has taken in is there after whatever happens next."""
+"""The journal in a SQLite file: a returned result survives a crash."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def other_user(monkeypatch):
-    """Makes a path seem to belong to another user: only root could give it away."""
+    """Make a path seem to belong to another user: only root could change its owner."""
     foreign_paths, lstat = set(), Path.lstat
 
     def foreign_lstat(path):
@@ -228,9 +228,9 @@ HOUR = 3600.0
 
 
 async def messages_after(path, *journals_and_times):
-    """The ids of an open call, one that is over and one that has a label, as far as they are left.
+    """Return the ids of the calls that remain: one is open, one finished, one labelled.
 
-    They begin at 1.0; then each journal begins a call at its time.
+    They began at 1.0. Each journal then records another call at its time.
     """
     first = SqliteJournal(path)
     for message_id, label in (("open", None), ("over", None), ("of a run", "night:1")):
@@ -325,7 +325,7 @@ async def test_a_released_lease_can_be_claimed(path):
 
 
 def commits(path):
-    """How many transactions are in a write-ahead log (SQLite's file format, section 4)."""
+    """Return the number of transactions in a write-ahead log (SQLite's file format, section 4)."""
     log = path.with_name(f"{path.name}-wal").read_bytes()
     (page,) = struct.unpack_from(">I", log, 8)
     frames = range(32, len(log) - page, 24 + page)
@@ -398,7 +398,7 @@ def modes(path):
 
 
 async def left_open(path):
-    """A journal with a record, whose files are all there."""
+    """Return a journal with a record, whose files all exist."""
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     return journal
@@ -1045,7 +1045,7 @@ async def test_a_journal_of_the_first_schema_is_read_and_migrated(path):
     await journal.close()
 
 
-# ── Threads, and closing while records come ──────────────────────────────────────────────────────
+# ── Threads, and records during close ────────────────────────────────────────────────────────────
 
 
 async def test_a_thread_that_cannot_start_is_started_by_the_next_call(path, monkeypatch):

@@ -1,4 +1,4 @@
-"""JSON in and out: what servers are known to get wrong is read, what is left is named."""
+"""The JSON codec: known mistakes of servers are accepted, others are named."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ def read(kind, /, **members):
     return decode(json.dumps(members).encode(), kind)
 
 
-# ── What servers leave out or send as null (PROTOCOL "what real servers do", 11) ─────────────
+# ── Omitted and null members (PROTOCOL "what real servers do", 11) ───────────────────────────
 
 OPTIONAL_MEMBERS = [
     (Task, "id", "contextId status artifacts history metadata"),
@@ -262,7 +262,7 @@ def test_data_null_differs_from_absent_data(slowly):
     assert "data" not in json.loads(encode(absent))
 
 
-# ── What cannot be read ──────────────────────────────────────────────────────────────────────
+# ── Malformed input ──────────────────────────────────────────────────────────────────────────
 
 
 def nested(opening, closing, depth):

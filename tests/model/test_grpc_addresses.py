@@ -1,4 +1,4 @@
-"""Addresses of gRPC interfaces: which host, which port, and whether with TLS."""
+"""Addresses of gRPC interfaces: host, port, and whether to use TLS."""
 
 import pytest
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a host says of itself, read in one way by all who ask."""
+"""Hosts: all modules classify and normalize them alike."""
 
 import socket
 from urllib.parse import urlsplit
@@ -100,7 +100,7 @@ def test_ambiguous_ip_literals_are_names(host):
     assert caught.value.address == "127.0.0.1"
 
 
-# ── Names in other letters (UTS 46, IDNA 2008) ───────────────────────────────────────────────
+# ── Names in other scripts (UTS 46, IDNA 2008) ───────────────────────────────────────────────
 
 IN_ASCII = {
     "b\xfccher.example": "xn--bcher-kva.example",

@@ -1,4 +1,4 @@
-"""The data model: what values say of themselves, and which cards can be used."""
+"""The data model: properties of values, and validation of cards."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

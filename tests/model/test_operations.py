@@ -1,4 +1,4 @@
-"""The table of operations is the protocol's (A2A specification 5.3)."""
+"""The table of operations equals the protocol's (A2A specification 5.3)."""
 
 import re
 

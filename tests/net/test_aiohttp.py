@@ -1,4 +1,4 @@
-"""The engine over aiohttp against real sockets: one request, honest facts, nothing left behind."""
+"""The engine over aiohttp on real sockets: one request, true facts, no leaks."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ LONG_NAME = ".".join(["name" * 15] * 5) + ".invalid"
 
 
 def on_a_loop(test):
-    """Runs an async test on an ordinary loop, and looks for what it left behind."""
+    """Run an async test on an ordinary event loop, and check for leaks."""
 
     async def tidy(*args, **kwargs):
         loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ def on_a_loop(test):
 
 
 def sockets_of(loop):
-    """How many sockets the loop watches, its own pipe aside."""
+    """Return the number of sockets that the loop watches, without its own pipe."""
     return len(loop._selector.get_map()) - 1
 
 
@@ -109,7 +109,7 @@ async def failing(call, kind):
 
 
 async def reading(engine, request, received=None, then=lambda: None):
-    """Reads a stream to its end; calls `then` for each piece."""
+    """Read a stream to its end; call `then` for each chunk."""
     received = [] if received is None else received
     async with engine.stream(request) as stream:
         async for piece in stream.chunks():
@@ -119,7 +119,7 @@ async def reading(engine, request, received=None, then=lambda: None):
 
 
 class Clock:
-    """Time that a test moves by hand: the pool knows no other."""
+    """A clock that a test sets; the pool uses no other."""
 
     def __init__(self, monkeypatch):
         self.ahead = 0.0
@@ -143,7 +143,7 @@ def authority():
 
 @pytest.fixture(scope="module")
 def certified(authority):
-    """The TLS context of a server whose certificate is for 127.0.0.1."""
+    """Return the TLS context of a server whose certificate is for 127.0.0.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     return context
@@ -156,7 +156,7 @@ def trusting(authority):
     return context
 
 
-# ── What is sent ─────────────────────────────────────────────────────────────────────────────
+# ── Requests ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ async def test_nothing_is_sent_on_a_connection_that_was_closed_while_the_loop_wa
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
 async def test_a_close_during_the_request_reports_whether_bytes_left(make, ticks):
-    """Whether bytes left depends on the very turn of the loop; the facts must tell which."""
+    """Whether bytes left depends on the iteration of the event loop; the facts must agree."""
     progress = Progress()
     async with serve() as server, open_engine() as engine:
         await engine.request(make(server.url))
@@ -613,7 +613,7 @@ async def test_every_chunk_restarts_the_idle_timeout(monkeypatch):
 
 @on_a_loop
 async def test_timeouts_apply_to_their_own_phase_only(monkeypatch):
-    """A long time before the first byte is no business of the connect or the idle limit."""
+    """A long time before the first byte does not count for the connect and idle timeouts."""
     clock = Clock(monkeypatch)
 
     async def script(connection):
@@ -1091,7 +1091,7 @@ async def test_a_connection_that_a_read_left_idle_is_too_old_for_a_message(monke
 
 
 def gathering(size):
-    """A script that answers no request before `size` of them are there at the same time."""
+    """Return a script that answers once `size` requests are in flight."""
     waiting = set()
     full = asyncio.Event()
 
@@ -1246,7 +1246,7 @@ async def test_a_body_without_length_ends_with_the_connection():
 
 
 def endless():
-    """A script whose reply goes on until the client leaves."""
+    """Return a script whose reply continues until the client disconnects."""
 
     async def script(connection):
         await connection.request()
@@ -1342,7 +1342,7 @@ async def test_cancelled_while_waiting_for_a_chunk():
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_cancelled_request_does_not_wait_for_a_server_that_does_not_read(how):
-    """A socket that is only closed lives on until its peer has taken what was written."""
+    """A closed socket exists until its peer has read the written data."""
 
     async def script(connection):
         await connection.first_bytes()
@@ -1374,7 +1374,7 @@ ROUNDS, AT_ONCE, SLOTS = 120, 25, 7
 
 
 async def cancelled_at_random(call, dice):
-    """Starts calls, and cancels each after a random number of turns of the loop."""
+    """Start calls, and cancel each after a random number of iterations of the event loop."""
     for _ in range(ROUNDS):
         tasks = [asyncio.create_task(call()) for _ in range(AT_ONCE)]
         victims = dict.fromkeys(range(30), ())
@@ -1471,7 +1471,7 @@ def random_reply(dice):
     )
 
 
-# ── Loops, and the end ───────────────────────────────────────────────────────────────────────
+# ── Event loops and closing ──────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("S25")
@@ -1611,7 +1611,7 @@ async def test_an_unused_or_closed_engine_is_dropped_silently():
         gc.collect()
 
 
-# ── A session of the caller's own ────────────────────────────────────────────────────────────
+# ── Borrowed sessions ────────────────────────────────────────────────────────────────────────
 
 
 @on_a_loop
@@ -1705,7 +1705,7 @@ async def test_a_full_pool_of_a_borrowed_session_counts_as_connecting():
         await asyncio.wait([first])
 
 
-# ── Given up, and sent all the same? ─────────────────────────────────────────────────────────
+# ── Cancelled, but sent? ─────────────────────────────────────────────────────────────────────
 
 
 @on_a_loop
@@ -1713,7 +1713,7 @@ async def test_a_request_reported_as_unsent_is_not_sent_later():
     ended = asyncio.Event()
 
     async def detached(request, handler):
-        """A middleware that works in a task of its own."""
+        """A middleware that runs in a separate task."""
         working = asyncio.ensure_future(handler(request))
         if request.body.decode() == "second":
             working.add_done_callback(lambda _: ended.set())
@@ -1745,7 +1745,7 @@ async def test_a_request_reported_as_unsent_is_not_sent_later():
 
 
 async def late(clock):
-    """Lets a limit pass, and comes back in the turn of the loop before the one that notices."""
+    """Let a timeout expire in the iteration of the event loop before the one that notices it."""
     loop = asyncio.get_running_loop()
     never_done = loop.create_future()
 
@@ -1815,7 +1815,7 @@ def test_a_stream_can_be_created_before_its_loop_runs():
         asyncio.run(enter())
 
 
-# ── Closing that is cancelled, and pages that cannot be read ─────────────────────────────────────
+# ── Cancelled close, and unreadable pages ────────────────────────────────────────────────────────
 
 
 def open_sessions():
@@ -1882,7 +1882,7 @@ def card_at(url, **members):
 
 
 def answering(address, answer):
-    """An agent on a raw socket whose card names an address of its own making."""
+    """An agent on a raw socket whose card names any address."""
 
     async def script(connection):
         while (request := await connection.request()) is not None:

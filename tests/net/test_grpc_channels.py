@@ -1,4 +1,4 @@
-"""gRPC on real sockets, against a server that says what a test wants: faults, limits, channels."""
+"""gRPC on real sockets against a scripted server: faults, limits, channels."""
 
 import asyncio
 import gc
@@ -270,7 +270,7 @@ async def test_a_client_works_in_several_event_loops():
     await asyncio.to_thread(in_turn)
 
 
-# ── Ends ─────────────────────────────────────────────────────────────────────────────────────
+# ── Ends of calls ────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_reply_that_does_not_begin_ends_at_its_timeout():
@@ -409,7 +409,7 @@ def tasks_of_ours():
 
 
 async def connect_again(client):
-    """A call that may find its connection cut."""
+    """Make a call that may find its connection cut."""
     try:
         return await client.get_task("t1")
     except A2AConnectionError:
@@ -771,7 +771,7 @@ async def test_a_reply_that_is_not_a_message_is_invalid():
             await client.get_task("t1")
 
 
-# ── Who may be called, and with what ─────────────────────────────────────────────────────────
+# ── Addresses and credentials ────────────────────────────────────────────────────────────────
 
 
 async def test_headers_and_credentials_are_metadata_and_renewed_after_a_401():
@@ -960,7 +960,7 @@ async def test_a_server_without_tls_is_recognized():
     assert (caught.value.failure, caught.value.executed) == ("tls", False)
 
 
-# ── Channels of the caller's ─────────────────────────────────────────────────────────────────
+# ── Borrowed channels ────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_borrowed_channel_is_used_and_not_closed():
@@ -1058,7 +1058,7 @@ async def test_a_card_is_fetched_over_grpc():
             assert (await client.get_extended_agent_card()).name == "whole"
 
 
-# ── Whether it is spoken at all ──────────────────────────────────────────────────────────────
+# ── Choice of gRPC ───────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_custom_engine_is_not_bypassed_unless_requested():

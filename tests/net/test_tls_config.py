@@ -1,4 +1,4 @@
-"""How TLS is configured, over real TLS on loopback: mutual TLS, and what is wrong with files."""
+"""TLS configuration, over real TLS on loopback: mutual TLS, and invalid files."""
 
 import os
 import ssl
@@ -44,7 +44,7 @@ async def failure_of(server, tls):
     return caught.value
 
 
-# ── Whose the key is ─────────────────────────────────────────────────────────────────────────
+# ── Permissions of key files ─────────────────────────────────────────────────────────────────
 
 
 posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
@@ -187,7 +187,7 @@ async def test_a_client_and_a_coordinator_use_the_config(files):
         assert 0 < request_count < len(server.requests)
 
 
-# ── What cannot be right ─────────────────────────────────────────────────────────────────────
+# ── Invalid arguments ────────────────────────────────────────────────────────────────────────
 
 
 def test_tls_with_an_engine_that_has_its_own_is_refused():
@@ -268,7 +268,7 @@ def test_a_value_of_another_type_is_refused(options):
         TlsConfig(**options)
 
 
-# ── The value ────────────────────────────────────────────────────────────────────────────────
+# ── The configuration as a value ─────────────────────────────────────────────────────────────
 
 
 def test_the_files_are_returned_as_pem(files):

@@ -1,4 +1,4 @@
-"""Signatures of agent cards: which count, what of a card is used then, where keys come from."""
+"""Signatures of agent cards: verification, the part of a card that is used, sources of keys."""
 
 import asyncio
 import base64
@@ -49,7 +49,7 @@ TRUSTED = CardVerifier(SIGNER.jwks)
 
 
 async def judged(card, verifier=TRUSTED, **options):
-    """What is said of a card, and the card that is used."""
+    """Return the verification of a card, and the card that is used."""
     async with connect(card, card_verifier=verifier, **options) as client:
         used = await client.agent_card()
         return client.card_verification, used
@@ -63,7 +63,7 @@ async def refused(card, verifier=TRUSTED, **options):
 
 
 def entry(signer=SIGNER, payload=None, *, header=None, alg=None):
-    """A signature made by hand, over what is named."""
+    """Return a manual signature of a document in the named form."""
     fields = {"alg": alg or signer.algorithm, "kid": signer.kid, **(header or {})}
     token = jwt.api_jws.encode(payload, signer.key, algorithm=signer.algorithm, headers=fields)
     protected, _, signature = token.split(".")
@@ -74,7 +74,7 @@ def with_entry(**signature):
     return document(signatures=[signature])
 
 
-# ── What counts ──────────────────────────────────────────────────────────────────────────────
+# ── Verification ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -318,11 +318,11 @@ def test_invalid_options_are_refused_at_once():
         connect("http://agent.test", card_verifier=7)
 
 
-# ── What is signed, and what of a card is used ───────────────────────────────────────────────
+# ── The signed part of a card ────────────────────────────────────────────────────────────────
 
 
 def leaves(value, path=()):
-    """Every place in a document that holds something."""
+    """Yield every container and key of a document."""
     if isinstance(value, dict) and value:
         for name, member in value.items():
             yield from leaves(member, (*path, name))
@@ -380,7 +380,7 @@ def test_no_signed_member_can_be_changed(data, signed):
 
 
 def canonical_card(card):
-    """A card, without the difference between what is empty and what is not there."""
+    """Return a card without empty members."""
     (*_, lean) = signed_forms(card.to_dict())
     return lean.payload
 
@@ -556,7 +556,7 @@ OLDER_SIGNED_AS_SDK = (
     '"https://id.test/x"}},"skills":[{"description":"Does","id":"s","name":"Skill","tags":["t"]}],'
     '"supportsAuthenticatedExtendedCard":true,"url":"https://agent.test/a2a","version":"1.0.0"}'
 )
-"""What `a2a.utils.helpers.canonicalize_agent_card` of a2a-sdk 0.3.26 makes of it."""
+"""Apply `a2a.utils.helpers.canonicalize_agent_card` of a2a-sdk 0.3.26."""
 
 
 async def test_a_card_of_03_is_verified_in_the_form_of_its_sdk_and_whole():
@@ -595,7 +595,7 @@ async def test_a_card_file_is_verified(tmp_path):
     await refused(path)
 
 
-# ── The other implementation ─────────────────────────────────────────────────────────────────
+# ── The official SDK ─────────────────────────────────────────────────────────────────────────
 
 
 def test_the_sdk_verifies_signatures_of_sign_card():
@@ -627,7 +627,7 @@ def test_sign_card_does_not_modify_its_argument():
         sign_card(DOCUMENT, "no key at all", key_id="k-1")
 
 
-# ── Whom the client asks, and when ───────────────────────────────────────────────────────────
+# ── Verification by a client ─────────────────────────────────────────────────────────────────
 
 
 async def test_a_refused_card_leads_to_no_request():
@@ -744,7 +744,7 @@ async def test_the_extended_card_is_verified(binding):
 
 
 class Answering(Net):
-    """Answers the extended card, too."""
+    """Serves the extended card, too."""
 
     def __init__(self, url, written, **options):
         super().__init__(FakeAgent(), **options)
@@ -759,7 +759,7 @@ class Answering(Net):
         return page(answer, **{"content-type": "application/json"})
 
 
-# ── Where keys come from ─────────────────────────────────────────────────────────────────────
+# ── Fetched keys ─────────────────────────────────────────────────────────────────────────────
 
 
 def card_of(signer=SIGNER, url=KEYS_URL, **members):
@@ -1036,7 +1036,7 @@ async def test_credentials_follow_the_signed_part_of_a_card():
     assert set(sent) == {"Bearer t0ken"}
 
 
-# ── A real server ────────────────────────────────────────────────────────────────────────────
+# ── Real servers ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.real_time
@@ -1068,7 +1068,7 @@ def test_an_invalid_verifier_is_refused():
         connect("https://agent.test", card_verifier=5)
 
 
-# ── Key sets that hold more, or come later ───────────────────────────────────────────────────────
+# ── Key sets with more keys, or later ones ───────────────────────────────────────────────────────
 
 
 async def test_a_key_set_with_private_keys_verifies_by_the_public_ones():

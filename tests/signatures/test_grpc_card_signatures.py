@@ -1,4 +1,4 @@
-"""Signatures of cards that come over gRPC: on real sockets, signed by both signers there are."""
+"""Signatures of cards over gRPC: on real sockets, in both forms of signers."""
 
 import random
 
@@ -30,7 +30,7 @@ PEM = SIGNER.key.private_bytes(
 BY_SDK = create_agent_card_signer(PEM, {"alg": "ES256", "kid": SIGNER.kid, "typ": "JOSE"})
 
 UNKNOWN = b"\xfa\x3f\x03new"
-"""A field of number 1023, as of a newer protocol."""
+"""Field 1023, as of a newer protocol."""
 
 NOT_ALL = "signature 1 does not match: what the agent answered need not have all that was signed"
 
@@ -49,7 +49,7 @@ STRUCT = {"n": 1, "f": 1.5e-9, "big": 2.0**60, "e": "", "no": None, "l": [1, {},
 
 
 def fill(message, chance):
-    """Sets members of a message, those of a group in turn, also to what they are by default."""
+    """Set the members of a message, also to their defaults; those of a oneof in turn."""
     chosen = {
         field.containing_oneof.name: chance.choice(field.containing_oneof.fields).name
         for field in message.DESCRIPTOR.fields
@@ -104,7 +104,7 @@ def filled(seed):
 
 
 class Serving:
-    """An agent, and what it says its card is."""
+    """An agent that serves scripted cards."""
 
     def __init__(self):
         self.body = b""
@@ -113,7 +113,7 @@ class Serving:
         return self.body
 
     async def verify(self, port, body, *, version="1.0"):
-        """What a client of its own gets, what it says of that, and the document."""
+        """Return the card that a new client gets, its verification, and the document."""
         self.body = body if isinstance(body, bytes) else body.SerializeToString()
         interface = AgentInterface(
             url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version=version

@@ -1,4 +1,4 @@
-"""The canonical form of a card that is signed (RFC 8785), and what has none."""
+"""The canonical form of a signed card (RFC 8785)."""
 
 import json
 

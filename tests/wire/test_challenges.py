@@ -1,4 +1,4 @@
-"""What ``WWW-Authenticate`` says: the examples of the specifications, and garbage."""
+"""Parsing of ``WWW-Authenticate``: the examples of the specifications, and garbage."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""gRPC without gRPC: metadata, and what the statuses and their details mean."""
+"""The gRPC codec without a connection: metadata, statuses and their details."""
 
 import base64
 
@@ -125,7 +125,7 @@ def test_metadata_of_a_reply_become_its_headers():
     assert reply_headers(None, ()) == {}
 
 
-# ── What an agent answers ────────────────────────────────────────────────────────────────────
+# ── Errors of the agent ──────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("kind", BY_CODE.values(), ids=lambda kind: kind.__name__)
@@ -205,7 +205,7 @@ def test_other_details_are_kept_and_leave_execution_unknown():
     )
 
 
-# ── What a status says alone ─────────────────────────────────────────────────────────────────
+# ── Statuses without details ─────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_unimplemented_operations_of_0_3_are_unsupported():
     assert type(finished) is UnsupportedOperationError
 
 
-# ── When to come again ───────────────────────────────────────────────────────────────────────
+# ── Retry hints ──────────────────────────────────────────────────────────────────────────────
 
 
 def wait(seconds, nanos=0):
@@ -385,7 +385,7 @@ def test_policies_apply_to_grpc_statuses():
     assert judge(error("INTERNAL")) == "reachable"
 
 
-# ── Whatever comes ───────────────────────────────────────────────────────────────────────────
+# ── Fuzz ─────────────────────────────────────────────────────────────────────────────────────
 
 detail_bytes = st.binary(max_size=40) | st.builds(
     lambda url, value: Status(details=[Any(type_url=url, value=value)]).SerializeToString(),

@@ -1,4 +1,4 @@
-"""Headers and query parameters that callers give: checked, and never repeated in an error."""
+"""Headers and query parameters of callers: checked, and never quoted in an error."""
 
 from urllib.parse import parse_qsl, urlsplit
 

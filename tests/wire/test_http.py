@@ -1,4 +1,4 @@
-"""HTTP messages as values: what is shown of them, and the limits of an attempt."""
+"""HTTP messages: presentable addresses, excerpts, and the timeouts of an attempt."""
 
 import math
 
@@ -83,7 +83,7 @@ def test_excerpt_of_any_bytes_is_readable_and_bounded(body):
     assert shown.isprintable()
 
 
-# ── Limits of an attempt ─────────────────────────────────────────────────────────────────────
+# ── Timeouts of an attempt ───────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("name", ["pool", "connect", "write", "first_byte", "idle"])

@@ -1,4 +1,4 @@
-"""The JSON-RPC binding: what is sent, and what each sort of reply is taken for."""
+"""The JSON-RPC binding: requests, and the classification of replies."""
 
 import json
 
@@ -147,7 +147,7 @@ def test_any_message_arrives_unchanged(message):
     assert SendMessageRequest.from_dict(json.loads(encoded.body)["params"]) == params
 
 
-# ── Good replies ─────────────────────────────────────────────────────────────────────────────
+# ── Results ──────────────────────────────────────────────────────────────────────────────────
 
 
 @given(task=tasks)
@@ -287,7 +287,7 @@ def test_an_unknown_code_is_kept(code):
     assert error.code == code
 
 
-# ── Replies that are none ────────────────────────────────────────────────────────────────────
+# ── Malformed replies ────────────────────────────────────────────────────────────────────────
 
 DEEP = b'{"jsonrpc":"2.0","id":"r-1","result":{"id":"t","metadata":{"a":%s}}}' % (b"[" * 100_000)
 NO_REPLIES = {

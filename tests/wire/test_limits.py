@@ -1,4 +1,4 @@
-"""What a client accepts of an agent: each limit by name, and the memory that they bound."""
+"""Limits of a client: each by its name, and the memory that they bound."""
 
 import contextlib
 import gzip
@@ -50,7 +50,7 @@ def test_limits_are_checked_by_their_names():
         connect("http://agent.test", limits={"body": 10})
 
 
-# ── JSON before it is decoded ────────────────────────────────────────────────────────────────
+# ── Checks before JSON is decoded ────────────────────────────────────────────────────────────
 
 TEXTS = st.text(alphabet='a,[]{}"\\é😀\n', max_size=8)
 DOCUMENTS = st.recursive(
@@ -66,7 +66,7 @@ def depth_of(value):
 
 
 def size_of(value):
-    """An upper bound that is exact but for empty containers: what separates values, and opens."""
+    """Return an upper bound of the number of values: separators and opening brackets."""
     if not isinstance(value, dict | list):
         return 0
     inner = value.values() if isinstance(value, dict) else value
@@ -110,7 +110,7 @@ async def test_an_html_page_keeps_its_status():
     assert error.http_status == 502
 
 
-# ── Each limit, by name ──────────────────────────────────────────────────────────────────────
+# ── Each limit by its name ───────────────────────────────────────────────────────────────────
 
 
 class Fixed(FakeNetwork):
@@ -253,12 +253,12 @@ async def test_a_card_file_is_checked_like_any_other(tmp_path, document):
     assert caught.value.executed is False
 
 
-# ── Headers and compression, on the wire ─────────────────────────────────────────────────────
+# ── Limits of headers and compression on a socket ────────────────────────────────────────────
 
 
 @contextlib.asynccontextmanager
 async def serving(*pieces):
-    """A client of an agent that answers each call with the same bytes."""
+    """Yield a client of an agent that answers each call with the same bytes."""
 
     async def script(connection):
         while await connection.request() is not None:
@@ -387,7 +387,7 @@ def test_a_compressed_body_without_output_ends():
 BODY, VALUES = 1024 * 1024, 10_000
 PROMISED = 12 * BODY + 350 * VALUES
 ALWAYS_THERE = 2 * 1024 * 1024
-"""What has nothing to do with the body: headers, buffers of sockets, code that is loaded."""
+"""Return the memory that does not depend on the body: headers, socket buffers, loaded code."""
 
 WHOLE_TASK = b'{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},'
 
@@ -430,7 +430,7 @@ SHAPES = {
 
 
 def pieces_of(data):
-    """What is handed to the socket at a time, so that the server itself needs no memory."""
+    """Split data into chunks for the socket, so that the server itself needs no memory."""
     return [data[start : start + 16384] for start in range(0, len(data), 16384)]
 
 

@@ -1,4 +1,4 @@
-"""Where an address may lead that a card or a redirect names: no further in than the user's own."""
+"""Network scopes: a card or a redirect leads to no more private network than the caller's."""
 
 import asyncio
 import contextlib
@@ -140,7 +140,7 @@ def test_a_single_string_is_not_a_sequence_of_networks():
 
 
 class Hosts(FakeNetwork):
-    """Hosts with cards and redirects of their own, each somewhere in the network."""
+    """A network of hosts in several scopes, with cards and redirects."""
 
     def __init__(self, addresses, pages=()):
         agents = [FakeAgent(url=f"http://{host}") for host in addresses]
@@ -270,7 +270,7 @@ async def test_no_redirect_leads_to_a_more_private_scope(hops, inside):
 
 
 class Rebinding(FakeNetwork):
-    """A network in which the name of the one agent leads elsewhere after each connection."""
+    """A network in which the agent's name resolves to another address after each connection."""
 
     def __init__(self, agent, *numbers):
         super().__init__(agent, addresses={"agent.test": numbers[0]})
@@ -287,7 +287,7 @@ SENDS = ["SendMessage", "SendStreamingMessage"]
 
 
 def rebinding(operation, inside, **options):
-    """A client whose agent redirects an operation within its origin, and leads inside then."""
+    """Return a client whose agent redirects an operation within its origin to a private one."""
     agent = FakeAgent(url="http://agent.test")
     path = "/.well-known/agent-card.json" if operation == "GetAgentCard" else "/rpc"
     location = {"location": f"http://agent.test{path}"}
@@ -331,7 +331,7 @@ async def test_a_redirect_within_the_origin_stays_in_the_agents_scope(operation,
     assert len(agent.calls(operation)) == 1
 
 
-# ── A client that reaches public addresses only ──────────────────────────────────────────────
+# ── reach="public" ───────────────────────────────────────────────────────────────────────────
 
 INSIDE = "http://inside.test"
 NAMED_BY_THE_CALLER = {
@@ -458,7 +458,7 @@ async def test_a_stale_card_is_not_revalidated_by_another_host():
     assert requests == ['"same"', None]
 
 
-# ── Where the socket is made ─────────────────────────────────────────────────────────────────
+# ── Sockets ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def outcome(engine, url, reach):
@@ -473,7 +473,7 @@ async def outcome(engine, url, reach):
 
 @pytest.fixture
 def names(monkeypatch):
-    """A resolver: names that the test can lead wherever it likes."""
+    """Replace the resolver; tests set the addresses of names."""
     names_found = {}
     real = socket.getaddrinfo
 
@@ -523,7 +523,7 @@ async def test_dns_rebinding_is_refused(names):
 
 
 class Changing:
-    """What a name leads to: another number each time it is resolved."""
+    """Addresses of a name: another one each time it is resolved."""
 
     def __init__(self, *numbers):
         self.numbers = list(numbers)
@@ -645,7 +645,7 @@ async def test_a_reply_has_the_scope_of_its_address():
         await engine.close()
 
 
-# ── Proxies, metadata and what the caller allows ─────────────────────────────────────────────────
+# ── Proxies, metadata and allowed networks ───────────────────────────────────────────────────────
 
 
 @pytest.mark.rule("P18")

@@ -1,4 +1,4 @@
-"""What goes over gRPC is what the official classes read and write, in both versions."""
+"""Messages over gRPC equal those of the official classes, in both versions."""
 
 import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
@@ -52,7 +52,7 @@ def named(operation):
 
 
 def outcome(read):
-    """What reading gives, or the kind of error that it ends with."""
+    """Return the decoded value, or the class of the error."""
     try:
         return read()
     except A2AError as error:
@@ -298,7 +298,7 @@ def test_a_stream_of_0_3_marks_the_last_event():
     assert not OLD.is_last(event(pb03.TASK_STATE_COMPLETED, final=False))
 
 
-# ── Whatever comes ───────────────────────────────────────────────────────────────────────────
+# ── Fuzz ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The tables of messages say what the official schemas say, field by field."""
+"""The tables of messages equal the official schemas, field by field."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ WELL_KNOWN_FILES = (empty_pb2, struct_pb2, timestamp_pb2)
 
 
 def official(file):
-    """A schema without what it says besides its messages, in a pool of its own."""
+    """Return an official schema with only its messages, in a separate pool."""
     well_known = [each.DESCRIPTOR.name for each in WELL_KNOWN_FILES]
     dependencies = [name for name in file.dependency if name in well_known]
     del file.dependency[:]
@@ -45,7 +45,7 @@ def official_of(generated):
 
 
 def official_of_sdk03():
-    """What the last SDK of protocol 0.3 was generated from."""
+    """Return the schema from which the last SDK of protocol 0.3 was generated."""
     script = "import sys; from a2a.grpc.a2a_pb2 import DESCRIPTOR as d; "
     script += "sys.stdout.buffer.write(d.serialized_pb)"
     python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
@@ -55,7 +55,7 @@ def official_of_sdk03():
 
 
 def facts(message):
-    """All that goes over the wire, or into JSON, of a type of messages."""
+    """Return all properties of a message type that affect its wire format or JSON."""
     return sorted(
         (
             field.number,

@@ -1,4 +1,4 @@
-"""What a refusal means of a request that somebody else wrote."""
+"""Errors in replies to requests that another program encoded."""
 
 import json
 

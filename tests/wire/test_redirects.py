@@ -1,4 +1,4 @@
-"""Where a redirect may lead, and what goes along."""
+"""Redirects: allowed targets, and the headers that are sent there."""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""Secrets that an agent repeats in keys, names, addresses or cut texts: none is shown."""
+"""Secrets that an agent echoes in keys, names, addresses or truncated texts are redacted."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding: addresses, queries and bodies; what each sort of reply is taken for."""
+"""The HTTP+JSON binding: addresses, queries, bodies, and the classification of replies."""
 
 import json
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -300,7 +300,7 @@ def test_any_message_arrives_unchanged(message):
     assert SendMessageRequest.from_dict(json.loads(encode(op.SEND_MESSAGE, params).body)) == params
 
 
-# ── Good replies ─────────────────────────────────────────────────────────────────────────────
+# ── Results ──────────────────────────────────────────────────────────────────────────────────
 
 
 @given(task=tasks)
@@ -411,7 +411,7 @@ def test_a_refusal_with_an_agents_body_may_have_been_executed(body, http_status)
     assert error.executed is None
 
 
-# ── Replies that are none ────────────────────────────────────────────────────────────────────
+# ── Malformed replies ────────────────────────────────────────────────────────────────────────
 
 NO_REPLIES = {
     "empty": b"",

@@ -1,8 +1,7 @@
-"""A canary for a credential, wherever one can be placed: it never shows where it must not.
+"""Redaction of credentials, tested with a canary in every carrier of credentials.
 
-Everything that a program or a person gets to see is searched, after every kind of failure, from
-agents that repeat whatever they were sent: logs, errors with their facts and causes, what
-observers are told, `repr`, tracebacks, pickles, the terminal.
+After every kind of failure, from agents that echo their requests, the tests search logs, errors
+with their facts and causes, observations, `repr`, tracebacks, pickles and the terminal.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ from holdfast.testing import FakeAgent, FakeNetwork
 
 
 class Echo(FakeNetwork):
-    """An agent that repeats whatever it was sent, in the way of `answer`."""
+    """An agent that echoes its requests; `answer` makes the reply."""
 
     def __init__(self, answer, card, *, from_the_card_on):
         super().__init__(FakeAgent())
@@ -128,7 +127,7 @@ ANSWERS = {
 
 
 async def misfortune(client, listening, call):
-    """What a program gets to see of a call that fails."""
+    """Return all output of a failing call that a program or a person can read."""
     observed = []
     for attempt in (client.ask, client.get_task):
         try:

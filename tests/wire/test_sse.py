@@ -1,4 +1,4 @@
-"""The parser of event streams: what the standard says, however the bytes are cut."""
+"""The parser of event streams: the standard's rules, for any chunks."""
 
 import itertools
 import tracemalloc
@@ -34,7 +34,7 @@ def message(text, event="message", last_id=""):
 
 
 def cut(stream, offsets):
-    """The stream in pieces that end at these places."""
+    """Split the stream at these offsets."""
     bounds = [0, *sorted(offsets), len(stream)]
     return [stream[a:b] for a, b in pairwise(bounds)]
 
@@ -43,7 +43,7 @@ def pieces(stream, size):
     return [stream[start : start + size] for start in range(0, len(stream), size)]
 
 
-# ── What the standard says ───────────────────────────────────────────────────────────────────
+# ── The standard ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_chunk_may_begin_within_a_line_that_resembles_a_field():
     ]
 
 
-# ── What it tells besides ────────────────────────────────────────────────────────────────────
+# ── Other results of the parser ──────────────────────────────────────────────────────────────
 
 
 def test_the_last_event_id_is_that_of_a_complete_event():
@@ -249,7 +249,7 @@ def lines_of(text):
 
 
 def by_the_standard(stream):
-    """The standard's own steps, over text, one character at a time."""
+    """Parse according to the steps of the standard, one character at a time."""
     text = stream.decode("utf-8", "replace").removeprefix("\ufeff")
     events, data, event, last_id, retry = [], "", "", "", None
     for line in lines_of(text):
@@ -336,11 +336,11 @@ def test_a_chunk_with_many_events_equals_many_small_chunks(stream, end):
     assert parse(stream) == parse(*pieces(stream, 1000))
 
 
-# ── Bounds ───────────────────────────────────────────────────────────────────────────────────
+# ── Limits ───────────────────────────────────────────────────────────────────────────────────
 
 
 def outcome(chunks, bound):
-    """The events of a stream, and whether it was refused after them."""
+    """Return the events of a stream, and whether it was refused after them."""
     reading, events = parser(event=bound), []
     try:
         for chunk in chunks:
@@ -468,7 +468,7 @@ def test_the_events_of_a_chunk_use_bounded_memory(event):
     assert peak < 16 * BOUND
 
 
-# ── Work ─────────────────────────────────────────────────────────────────────────────────────
+# ── Cost ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class Counted(bytes):

@@ -1,4 +1,4 @@
-"""What an answer that says no is taken for: the type, and whether the agent ran the operation."""
+"""Errors by status and body: their type, and whether the agent executed the operation."""
 
 import json
 import time
@@ -45,13 +45,13 @@ def error_info(reason, **metadata):
 
 
 def rpc(code, message="no", **members):
-    """A JSON-RPC reply with an error; agents send the same over REST."""
+    """Return a JSON-RPC reply with an error; agents send the same over REST."""
     error = {"code": code, "message": message, **members}
     return json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, "error": error}).encode()
 
 
 def rest_error_body(http_status, name, message="no", details=()):
-    """A `google.rpc.Status` as the official server sends it."""
+    """Return a `google.rpc.Status` as the official server sends it."""
     error = {"code": http_status, "status": name, "message": message}
     return json.dumps({"error": {**error, **({"details": details} if details else {})}}).encode()
 
@@ -70,7 +70,7 @@ def failure(binding, http_status, body=b"", headers=None, operation=SEND_MESSAGE
     return caught.value
 
 
-# ── Was it executed? (DESIGN: sending once) ──────────────────────────────────────────────────
+# ── Execution (DESIGN: sending once) ─────────────────────────────────────────────────────────
 
 SECONDS = {"retry-after": "3"}
 DATE = {"retry-after": "Wed, 21 Oct 2015 07:28:03 GMT"}
@@ -572,7 +572,7 @@ def test_any_retry_after_header_is_a_valid_delay_or_none(value, date):
 
 
 MAY_PASS = {-32004, -32005, -32006}
-"""What the article's client tries again where the error does not say whether it may pass."""
+"""Return whether the article's client retries an error without a hint."""
 
 
 @pytest.mark.parametrize("code", range(-32008, -32000))

@@ -1,4 +1,4 @@
-"""The canary of `tests.wire.test_secrets` on streams, whose agents repeat what they were sent."""
+"""The canary of `tests.wire.test_secrets` on streams of agents that echo their requests."""
 
 import base64
 import itertools
@@ -67,7 +67,7 @@ ENDINGS = {
 
 
 class Echo(FakeNetwork):
-    """An agent that begins to stream, repeats what it was sent, and refuses all that follows."""
+    """An agent that begins a stream, echoes the request, and refuses all later requests."""
 
     def __init__(self, ending, card):
         self.agent = FakeAgent(card=card)
@@ -98,7 +98,7 @@ class Echo(FakeNetwork):
 
 
 def forget_task(error):
-    """The task stays as the agent sent it."""
+    """Return the task as the agent sent it."""
     while error is not None:
         error.task = None
         error = error.__cause__

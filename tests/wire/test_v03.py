@@ -1,4 +1,4 @@
-"""Protocol 0.3 on the wire: what is sent, and what each sort of reply is taken for."""
+"""Protocol 0.3 on the wire: requests, and the classification of replies."""
 
 import contextlib
 import json
@@ -98,11 +98,11 @@ def wire(binding, operation, params=None):
     return V03BytesParsedRequest(operation.name, params, rpc_id=REQUEST_ID, is_rpc=is_rpc)
 
 
-# ── There and back ───────────────────────────────────────────────────────────────────────────
+# ── Round trips ──────────────────────────────────────────────────────────────────────────────
 
 
 def in_words_of_0_3(value):
-    """A value without what 0.3 has no words for."""
+    """Return a value without members that 0.3 cannot express."""
     if isinstance(value, Part):
         is_file = value.raw is not None or value.url is not None
         return msgspec.structs.replace(
@@ -183,7 +183,7 @@ OTHER_BINDING = {"JSONRPC": "HTTP+JSON", "HTTP+JSON": "JSONRPC"}
 
 
 def crossed(binding, operation, value):
-    """What an agent answers that writes a binding's replies in the form of the other one."""
+    """Return the reply of an agent that uses the form of the other binding."""
     document = json.loads(wire(OTHER_BINDING[binding], operation).answer(value).body)
     return result(binding, operation, document if binding == "JSONRPC" else document["result"])
 
@@ -266,7 +266,7 @@ def test_any_card_is_a_card_or_an_a2a_error(card, url):
         assert read_card({"name": "Any", "url": url, **card}).supported_interfaces
 
 
-# ── What is sent ─────────────────────────────────────────────────────────────────────────────
+# ── Requests ─────────────────────────────────────────────────────────────────────────────────
 
 MESSAGE = Message(
     message_id="m",
@@ -455,7 +455,7 @@ def test_every_operation_has_a_row(operation):
     assert operation.name in v03._RPC_ROWS
 
 
-# ── What comes ───────────────────────────────────────────────────────────────────────────────
+# ── Replies ──────────────────────────────────────────────────────────────────────────────────
 
 STATUS = {"state": "completed"}
 

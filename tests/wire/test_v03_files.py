@@ -24,7 +24,7 @@ forms = pytest.mark.parametrize("form", ["base64", "bytes"])
 
 
 class Agent(FakeAgent):
-    """Keeps the files that it receives, and answers with files of its own."""
+    """An agent that stores received files, and answers with files."""
 
     def __init__(self, form, own=(), **options):
         self.files = []
@@ -43,7 +43,7 @@ class Agent(FakeAgent):
 
     @property
     def questions(self):
-        """The requests that were made to learn the form."""
+        """Return the requests that were made to determine the form."""
         return [
             each.url for each in self.received if each.url.partition("?")[0].endswith("-files")
         ]
