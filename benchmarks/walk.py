@@ -29,7 +29,7 @@ from collections import deque
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import holdfast
 from holdfast import connect
@@ -221,7 +221,7 @@ async def chunk_from_a_socket() -> Walk:
 def _content(thing: Any) -> object:
     """Describe what an object or a container holds, to be compared with what it holds later."""
     if isinstance(thing, dict):
-        members: dict[Any, Any] = thing
+        members = cast("dict[Any, Any]", thing)
         return [(key, _content(value)) for key, value in members.items()]
     if type(thing) in {list, deque}:
         return [_content(value) for value in thing]

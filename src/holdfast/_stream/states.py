@@ -175,7 +175,7 @@ _AFTER_TASK = {
 TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
     _S.FOLLOWING: {
         _I.EVENT: frozenset({_S.FOLLOWING, _S.DONE}),
-        _I.LOOK_DUE: frozenset({_S.FOLLOWING, _S.CHECKING}),
+        _I.LOOK_DUE: frozenset({_S.CHECKING}),
         _I.POLL_ONLY: frozenset({_S.POLLING, _S.DONE}),
         _I.FOUND: _LOST | {_S.DONE},
         _I.EXPIRED: frozenset({_S.DONE}),
@@ -207,7 +207,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
     _S.CATCHING_UP: {
         _I.EVENT: frozenset({_S.CATCHING_UP, _S.DONE}),
         _I.TASK: _MERGED,
-        _I.NO_TASK: _MERGED,
+        _I.NO_TASK: _MERGED - {_S.DONE},
         **_READ,
     },
     _S.MERGING: {
@@ -239,7 +239,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
             # Only an agent that stores no task is then subscribed to.
             _I.NO_TASK: _AGAIN | {state},
             _I.WAITED: frozenset({state}),
-            **_RESUMED,
+            **(_RESUMED if state in _LOST else {}),
         }
         for state in _AFTER_TASK
     },
