@@ -22,7 +22,7 @@ from timing import microseconds
 
 from holdfast import connect
 from holdfast._pipeline.binding_router import BindingRouter
-from holdfast._pipeline.transport import CallProgress, compose
+from holdfast._pipeline.transport import CallGroup, CallProgress, compose
 from holdfast.extend import BaseLayer, Call, HttpReply, HttpRequest, Reply, Transport
 from holdfast.types import SendMessageResponse, Task
 
@@ -143,23 +143,28 @@ def _call_of(stub: StubTransport) -> AnyCall:
     return stub.call
 
 
+def _fresh_progress() -> Callable[[], CallProgress]:
+    """Makes the progress of a call as a client does."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    return lambda: CallProgress(began=began, call_group=CallGroup(is_observed=False, loop=loop))
+
+
 def _calling(transport: Transport, call: AnyCall) -> Callable[[], Awaitable[object]]:
-    began = asyncio.get_running_loop().time()
-    replace = msgspec.structs.replace
+    replace, fresh = msgspec.structs.replace, _fresh_progress()
 
     async def once() -> None:
-        await transport.unary(replace(call, progress=CallProgress(began=began)))
+        await transport.unary(replace(call, progress=fresh()))
 
     return once
 
 
 def _scoped(transport: Transport, call: AnyCall) -> Callable[[], Awaitable[object]]:
-    began = asyncio.get_running_loop().time()
     at = call.deadline.at
-    replace = msgspec.structs.replace
+    replace, fresh = msgspec.structs.replace, _fresh_progress()
 
     async def once() -> None:
         async with asyncio.timeout_at(at):
-            await transport.unary(replace(call, progress=CallProgress(began=began)))
+            await transport.unary(replace(call, progress=fresh()))
 
     return once
