@@ -50,7 +50,6 @@ TAKEN = {
         "_model.addresses.is_http_address": "URLs of push notifications",
         "_model.codec": "JSON of the protocol with its errors",
         "_model.error_hops.as_hop": "the name of an agent in a chain of errors",
-        "_model.error_writing.own_message": "the text of an error for other agents",
         "_wire.limits.check_json_size": "bounds on JSON before it is parsed",
         "_wire.network_scope.Network": "the type of allowed networks",
         "_wire.network_scope.scope_of": "the reason why a push URL is refused",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._model.error_writing import own_message
 from holdfast._server.outcomes import AuthRequired, Ending, InputRequired, Rejected, agent_message
 from holdfast.client import Content, to_message
 from holdfast.types import (
@@ -236,10 +235,11 @@ class AgentTurn:
         The status message carries the facts as ``metadata["error"]``, a JSON-RPC error object;
         `A2AError.from_jsonrpc` reads it.
         """
+        document = error.to_jsonrpc()
         message = Message(
             message_id=self._env.new_id(),
-            parts=(Part(text=own_message(error)),),
-            metadata={"error": error.to_jsonrpc()},
+            parts=(Part(text=document["message"]),),
+            metadata={"error": document},
         )
         await self._emit_status(TaskState.FAILED, message)
 

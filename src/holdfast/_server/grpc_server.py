@@ -18,7 +18,6 @@ from a2a.server.request_handlers.grpc_handler import (
 )
 from a2a.types import a2a_pb2_grpc
 
-from holdfast._model.error_writing import own_message
 from holdfast._server.identity import UNPROVEN, NamedUser, name_of_caller
 from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
 
@@ -166,9 +165,8 @@ def _failed(failure: Exception) -> Any:
             code = grpc.StatusCode.PERMISSION_DENIED
         case _:
             code = grpc.StatusCode.INTERNAL
-    return _refusal(
-        code, own_message(failure) if isinstance(failure, A2AError) else "internal error"
-    )
+    text = failure.to_rest()["message"] if isinstance(failure, A2AError) else "internal error"
+    return _refusal(code, text)
 
 
 def _refusal(code: grpc.StatusCode, reason: str) -> Any:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from a2a.utils import errors as sdk
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._model.error_writing import own_message
 from holdfast._server.answers import error_of_failure
 from holdfast._server.json_requests import exceeds_json_values
 from holdfast.integrations.a2a_sdk import to_value
@@ -150,6 +149,7 @@ def _safe_error(failure: Exception, agent: str) -> sdk.A2AError:
 def sdk_error(error: A2AError) -> sdk.A2AError:
     """Return the SDK's error for an `A2AError`, with its retry advice and its chain."""
     error_class = getattr(sdk, type(error).__name__, sdk.InternalError)
-    info = error.to_rest()["details"][0]
-    result: sdk.A2AError = error_class(message=own_message(error), data=dict(info["metadata"]))
+    body = error.to_rest()
+    metadata = dict(body["details"][0]["metadata"])
+    result: sdk.A2AError = error_class(message=body["message"], data=metadata)
     return result
