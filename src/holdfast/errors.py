@@ -813,7 +813,7 @@ class OutcomeUnknownError(A2AError):
     Attributes:
         message_id: Id of the message.
         context_id: Context of the message; None if it has none.
-        searched: The places that were searched for the message, in order; empty if none was.
+        searched: The locations that were searched for the message, in order; empty if none was.
         search_error: The error that ended the search early: a deadline, the close of the client,
             an unreachable agent. None if the search was completed, or disabled. A later search may
             find the message; in a journal, the call stays pending for it.

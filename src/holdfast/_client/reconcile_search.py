@@ -1,6 +1,6 @@
 """The search for the task of a message whose reply was lost: which request to make next.
 
-All of this is pure: `Reconciliation` takes the replies, and decides the next step
+This module is pure: `Reconciliation` takes the replies, and decides the next step
 (`Reconciliation.step`). `holdfast._client.reconcile` is the shell that makes the requests.
 
 Rules (A2A 3.1.3, 3.1.4, 3.4):
@@ -20,7 +20,7 @@ Rules (A2A 3.1.3, 3.1.4, 3.4):
   message with an error, and shows that the task has ended or does not exist.
 - A task that was seen counts as found, even if there was no time for the remaining pages.
 - A search that was not finished proves even less, and reports why (`Inconclusive`). After a
-  finished one, each place was read to its end in the last round (`Absent`).
+  finished one, each location was read to its end in the last round (`Absent`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from holdfast._client.task_locations import (
     MAX_SIZE,
     GetTask,
     ListPage,
-    Place,
     Since,
+    TaskLocation,
     has_no_list,
-    places,
+    task_locations,
 )
 from holdfast._policy.task_ownership import has_message
 from holdfast.errors import (
@@ -109,22 +109,22 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Every place was read to its end, and the task was not there at that time."""
+    """Every location was read to its end, and the task was not there at that time."""
 
 
 class Inconclusive(msgspec.Struct, frozen=True):
-    """The task was not found, and not every place was read.
+    """The task was not found, and not every location was read.
 
     Attributes:
-        error: The error that prevented it, and may not occur the next time. None if no place can
-            be read further: the agent has no list, or one with more pages than may be read.
+        error: The error that prevented it, and may not occur the next time. None if no location
+            can be read further: the agent has no list, or one with more pages than may be read.
     """
 
     error: A2AError | None = None
 
 
 SearchResult: TypeAlias = Found | Duplicate | Absent | Inconclusive
-"""How a search ends."""
+"""The result of a search."""
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         result: The result of the search.
         seen: The task as a list has shown it, where it could not be fetched, or was not found.
-        searched: The places that were searched, in order, a line each.
+        searched: The locations that were searched, in order, a line each.
         summary: A sentence about the search, if nothing was found.
     """
 
@@ -181,12 +181,12 @@ class Reconciliation:
         self._is_own_context = is_own_context
         self._is_refused = is_refused
         self._max_pages = max_pages
-        self._places = list(places(message, is_own_context=is_own_context))
+        self._locations = list(task_locations(message, is_own_context=is_own_context))
         if not has_list:
-            for place in self._places:
-                place.close_list()
+            for location in self._locations:
+                location.close_list()
         self._rounds = 0
-        self._place_index = 0
+        self._location_index = 0
         self._pages = 0
         self._size = MAX_SIZE
         self._tokens: set[str] = set()
@@ -201,13 +201,15 @@ class Reconciliation:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The places that were searched, in order, a line each."""
-        return tuple(str(place) for place in self._places if place.looks or place.trouble)
+        """The locations that were searched, in order, a line each."""
+        return tuple(
+            str(location) for location in self._locations if location.looks or location.trouble
+        )
 
     @property
     def error(self) -> A2AError | None:
-        """The last error of a place that could not be read; None if there is none."""
-        errors = [place.error for place in self._places if place.error is not None]
+        """The last error of a location that could not be read; None if there is none."""
+        errors = [location.error for location in self._locations if location.error is not None]
         return errors[-1] if errors else None
 
     def summary(self, seconds: float, *, is_begun: bool) -> str:
@@ -219,16 +221,16 @@ class Reconciliation:
         """
         named = "; ".join(self.searched)
         error = self.step.error if isinstance(self.step, Inconclusive) else None
-        if any(place.looks for place in self._places):
+        if any(location.looks for location in self._locations):
             if error is None:
                 outcome = f"took {seconds:.3g} s and found nothing, which proves nothing"
             else:
                 outcome = f"was not finished after {seconds:.3g} s: {error.message}"
             return f"The search of {named} {outcome}"
         if named:
-            failed = [place for place in self._places if place.trouble]
+            failed = [location for location in self._locations if location.trouble]
             return "; ".join(
-                f"The search of {place.name} failed: {place.trouble}" for place in failed
+                f"The search of {location.name} failed: {location.trouble}" for location in failed
             )
         if is_begun and error is not None:
             return f"The search was not finished after {seconds:.3g} s: {error.message}"
@@ -236,13 +238,13 @@ class Reconciliation:
 
     def got(self, task: Task) -> None:
         """Take the task that the message continues."""
-        self._place.read(is_cut_short=False)
+        self._location.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
             return
         if self._is_refused and task.state.is_terminal:
-            self._place.answered()
-        self._next_place()
+            self._location.answered()
+        self._next_location()
 
     def fetched(self, task: Task) -> None:
         """Take the complete task that a list has shown."""
@@ -284,8 +286,8 @@ class Reconciliation:
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
             if not self._lists_without_time:  # a list without a time may have no end
-                self._place.read(is_cut_short=bool(token))
-            self._next_place()
+                self._location.read(is_cut_short=bool(token))
+            self._next_location()
 
     def failed(self, error: A2AError, *, has_path: bool = True) -> None:
         """Take the failure of the request.
@@ -295,26 +297,26 @@ class Reconciliation:
             has_path: Whether operations have paths of their own; see `has_no_list`.
         """
         if isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
-            self._place.read(is_cut_short=False)  # an answer, but the store may lag
+            self._location.read(is_cut_short=False)  # an answer, but the store may lag
             if self._is_refused:
-                self._place.answered()
-            self._next_place()
+                self._location.answered()
+            self._next_location()
         elif isinstance(error, DeadlineExceededError):
-            self._place.trouble = error.message
-            if not self._place.looks:  # otherwise the results of the earlier rounds count
-                self._place.error = error
+            self._location.trouble = error.message
+            if not self._location.looks:  # otherwise the results of the earlier rounds count
+                self._location.error = error
             self._pause()
-        elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
+        elif isinstance(error, LimitExceededError) and self._location.is_list and self._size > 1:
             self._size //= 10  # histories are long
-            self._ask_place()
+            self._request_location()
         elif self._lists_without_time:
-            self._next_place()  # the next round by time shows whether the failure lasts
+            self._next_location()  # the next round by time shows whether the failure lasts
         elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
-            self._place.ask = ListPage()  # an agent of 0.3 has no such filter
-            self._ask_place()
+            self._location.ask = ListPage()  # an agent of 0.3 has no such filter
+            self._request_location()
         else:
             self._failed_here(error, has_path=has_path)
-            self._next_place()
+            self._next_location()
 
     def waited(self) -> None:
         """Begin the next round."""
@@ -340,63 +342,63 @@ class Reconciliation:
     # ── Internal ───────────────────────────────────────────────────────────────────────────────
 
     @property
-    def _place(self) -> Place:
-        return self._places[self._place_index]
+    def _location(self) -> TaskLocation:
+        return self._locations[self._location_index]
 
     @property
     def _lists_without_time(self) -> bool:
         """Whether this round (the second, fourth, eighth and so on) lists without a time."""
         round_number = self._rounds + 1
         return (
-            isinstance(self._place.ask, Since)
+            isinstance(self._location.ask, Since)
             and round_number > 1
             and not round_number & (round_number - 1)
         )
 
     def _failed_here(self, error: A2AError, *, has_path: bool) -> None:
-        place = self._place
-        if place.is_list and has_no_list(error, has_path=has_path):
+        location = self._location
+        if location.is_list and has_no_list(error, has_path=has_path):
             self.has_list = False
-            place.close_list()
+            location.close_list()
         else:  # a page may have disappeared since the previous page named it
             may_pass, is_refused = bool(self._tokens), self._is_refused
-            place.failed(error, may_pass=may_pass, is_refused=is_refused)
+            location.failed(error, may_pass=may_pass, is_refused=is_refused)
 
     def _begin_round(self) -> None:
         self._matches.clear()
-        self._place_index = -1
-        self._next_place()
+        self._location_index = -1
+        self._next_location()
 
-    def _next_place(self) -> None:
-        self._place_index += 1
-        while self._place_index < len(self._places) and self._place.is_closed:
-            self._place_index += 1
-        if self._place_index < len(self._places):
-            self._ask_place()
+    def _next_location(self) -> None:
+        self._location_index += 1
+        while self._location_index < len(self._locations) and self._location.is_closed:
+            self._location_index += 1
+        if self._location_index < len(self._locations):
+            self._request_location()
         else:
             self._conclude()
 
-    def _ask_place(self) -> None:
+    def _request_location(self) -> None:
         self._pages = 0
         self._tokens.clear()
-        ask = self._place.ask
+        ask = self._location.ask
         goes_by_time = isinstance(ask, Since) and not self._lists_without_time
         self._since = self._begin_of_time() if goes_by_time else None
         self.step = ask if isinstance(ask, GetTask) else self._page()
 
     def _page(self) -> ListPage:
-        ask = self._place.ask
+        ask = self._location.ask
         page = ask if isinstance(ask, ListPage) else ListPage(since=self._since)
         return msgspec.structs.replace(page, size=self._size)
 
     def _conclude(self) -> None:
-        """Decide what follows a round through all places."""
+        """Decide what follows a round through all locations."""
         matches = tuple(self._matches.values())
         if len(matches) > 1:
             self.step = Duplicate(matches)
         elif matches:
             self.step = Fetch(matches[0].id)
-        elif all(place.is_closed for place in self._places):
+        elif all(location.is_closed for location in self._locations):
             self.step = self._end(None)
         else:
             self._pause()
@@ -405,11 +407,13 @@ class Reconciliation:
         """Return the result of a search that found nothing."""
         if self.error is not None:
             return Inconclusive(self.error)
-        is_to_come = not all(place.looks or place.is_closed for place in self._places)
+        is_to_come = not all(location.looks or location.is_closed for location in self._locations)
         if is_to_come or self.seen is not None:
             return Inconclusive(late)
-        is_read = any(place.looks for place in self._places)
-        is_cut_short = any(place.is_cut_short or place.is_answered for place in self._places)
+        is_read = any(location.looks for location in self._locations)
+        is_cut_short = any(
+            location.is_cut_short or location.is_answered for location in self._locations
+        )
         return Absent() if is_read and not is_cut_short else Inconclusive()
 
     def _pause(self) -> None:
@@ -428,7 +432,7 @@ class Reconciliation:
         message = self._message
         if self._is_own_context and task.context_id == message.context_id:
             return True
-        ask = self._place.ask
+        ask = self._location.ask
         context_id = ask.context_id if isinstance(ask, ListPage) else None
         if context_id is not None and task.context_id not in {None, "", context_id}:
             return False

@@ -1,6 +1,6 @@
-"""The places where the task of a message may be: what to request there, and what was read.
+"""The locations where the task of a message may be: a task or a list, and the results so far.
 
-All of this is pure, and used by `holdfast._client.reconcile_search`.
+This module is pure; `holdfast._client.reconcile_search` uses it.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ __all__ = [
     "MAX_SIZE",
     "GetTask",
     "ListPage",
-    "Place",
     "Since",
+    "TaskLocation",
     "has_no_list",
-    "places",
+    "task_locations",
 ]
 
 MAX_SIZE = 100
-"""Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
+"""Maximum page size of the protocol (A2A 3.1.4)."""
 
-_MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError, A2AHTTPError)
-"""Errors that a later round may not meet, even if a single call would not be retried after them: a
-bare HTTP status comes from a gateway, which may answer differently by then."""
+_TRANSIENT = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError, A2AHTTPError)
+"""Errors that a later round may not get, although a single call is not retried after them: an HTTP
+status without an A2A error is from a gateway, which may answer differently then."""
 
-_TRIES = 7
-"""Attempts that the agent refuses with errors of its own, without one that succeeds, after which a
-place is closed."""
+_MAX_REFUSALS = 7
+"""Attempts that the agent itself refuses, without a successful one, after which a location is
+closed."""
 
-_TRIES_OF_REFUSED = 3
-"""The same if the agent has answered the message with such an error, too."""
+_MAX_REFUSALS_AFTER_REFUSAL = 3
+"""The same if the agent has refused the message, too."""
 
-_ANSWERS = 3
-"""Reads of a finished task after which its place is closed, if the agent answered the message."""
+_MAX_ANSWERS = 3
+"""Reads of a finished task that close its location, if the agent refused the message."""
 
-_STAYS = (AuthenticationError, PermissionDeniedError)
-"""Errors that the next round would meet, too: its credentials are the same."""
+_PERMANENT = (AuthenticationError, PermissionDeniedError)
+"""Errors that the next round would get, too: its credentials are the same."""
 
 
 class GetTask(msgspec.Struct, frozen=True):
@@ -84,19 +84,19 @@ class Since(msgspec.Struct, frozen=True):
     """List the tasks that changed since the message was sent, page by page."""
 
 
-class Place(msgspec.Struct, kw_only=True):
-    """A place to search: a task or a list.
+class TaskLocation(msgspec.Struct, kw_only=True):
+    """A location to search: a task or a list.
 
     Attributes:
-        name: The place in the words of errors.
-        ask: What to request.
-        looks: How often it was read to its end.
-        trouble: Why it could not be read, the last time that it could not.
-        error: The error of the last round; None if there was none, or nothing to read.
+        name: Name of the location in errors.
+        ask: The request to make.
+        looks: Number of complete reads.
+        trouble: Reason of the last failed read.
+        error: Error of the last round; None if there was none, or nothing to read.
         is_closed: Whether it is not read again, because that would fail again or show the same.
-        is_cut_short: Whether there were more pages than may be read.
-        refusals: Attempts in a row that the agent refused with errors of its own.
-        answers: Reads that showed a task that takes no message.
+        is_cut_short: Whether it has more pages than may be read.
+        refusals: Consecutive attempts that the agent itself refused.
+        answers: Reads that showed a task that accepts no message.
     """
 
     name: str
@@ -117,35 +117,37 @@ class Place(msgspec.Struct, kw_only=True):
         return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
 
     def read(self, *, is_cut_short: bool) -> None:
-        """Note that it was read to its end."""
+        """Note a complete read."""
         self.looks += 1
         self.error, self.is_cut_short, self.refusals = None, is_cut_short, 0
 
     def answered(self) -> None:
-        """Note that it shows a task that takes no message, and close it after some of these."""
+        """Note a task that accepts no message, and close the location after several of them."""
         self.answers += 1
         self.is_closed = self.is_answered
 
     def failed(self, error: A2AError, *, may_pass: bool, is_refused: bool = False) -> None:
-        """Note that it could not be read, and decide whether it is read again.
+        """Note a failed read, and decide whether the location is read again.
 
         Args:
             error: The failure.
             may_pass: Whether the failure may be transient, whatever the error says.
-            is_refused: Whether the agent answered the message with an error of its own, too.
+            is_refused: Whether the agent refused the message, too.
         """
         self.trouble, self.error = error.message or type(error).__name__, error
-        by_kind = isinstance(error, _MAY_PASS) and not isinstance(error, _STAYS)
-        tries = max(1, len(error.attempts))
-        self.refusals = self.refusals + tries if is_agents_own(error) else 0
-        most = _TRIES_OF_REFUSED if is_refused else _TRIES
-        is_hopeless = self.refusals >= most and not self.looks
-        self.is_closed = is_hopeless or not (may_pass or error.transient or by_kind)
+        is_transient = may_pass or error.transient or isinstance(error, _TRANSIENT)
+        if isinstance(error, _PERMANENT):
+            is_transient = may_pass or error.transient
+        attempts = max(1, len(error.attempts))
+        self.refusals = self.refusals + attempts if is_agents_own(error) else 0
+        limit = _MAX_REFUSALS_AFTER_REFUSAL if is_refused else _MAX_REFUSALS
+        is_hopeless = self.refusals >= limit and not self.looks
+        self.is_closed = is_hopeless or not is_transient
 
     @property
     def is_answered(self) -> bool:
         """Whether it was closed because it shows a finished task."""
-        return self.answers >= _ANSWERS
+        return self.answers >= _MAX_ANSWERS
 
     @property
     def is_list(self) -> bool:
@@ -159,24 +161,24 @@ class Place(msgspec.Struct, kw_only=True):
             self.is_closed = True
 
 
-def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
-    """Yield the places where the task of a message may be, in the order of the search."""
+def task_locations(message: Message, *, is_own_context: bool) -> Iterator[TaskLocation]:
+    """Yield the locations where the task of a message may be, in the order of the search."""
     if message.task_id:
-        yield Place(name=f"task {message.task_id}", ask=GetTask(message.task_id))
+        yield TaskLocation(name=f"task {message.task_id}", ask=GetTask(message.task_id))
     if message.context_id:
         name = f"the tasks of context {message.context_id}"
-        yield Place(name=name, ask=ListPage(context_id=message.context_id))
+        yield TaskLocation(name=name, ask=ListPage(context_id=message.context_id))
     if is_own_context or not (message.context_id or message.task_id):
-        yield Place(name="the tasks changed since the message was sent", ask=Since())
+        yield TaskLocation(name="the tasks changed since the message was sent", ask=Since())
 
 
 def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
-    """Whether an error says that the agent has no list of tasks.
+    """Return whether an error means that the agent has no list of tasks.
 
     Args:
         error: The error of the request for the list.
-        has_path: Whether the list has a path of its own. If it has none, an unknown path means
-            that no agent runs there, for example during a restart.
+        has_path: Whether the list has its own path. Without one, an unknown path means that no
+            agent runs there, for example during a restart.
     """
     if isinstance(error, A2AHTTPError):
         return has_path and is_unknown_operation(error)
