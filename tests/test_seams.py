@@ -72,7 +72,7 @@ TAKEN = {
         "_model.error_reading.make_error_object": "an error of the SDK is read as one of an agent",
         "_pipeline.admission.Admission": CORE,
         "_pipeline.cards.resolver.FETCH_CARD": CORE,
-        "_pipeline.connection.OneEvent": CORE,
+        "_pipeline.layer_streams.OneEvent": CORE,
         "_pipeline.endpoints.KnownEndpoints": CORE,
         "_pipeline.http_binding.MAX_IDLE": CORE,
         "_pipeline.listeners.Observers": CORE,

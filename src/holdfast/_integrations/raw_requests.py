@@ -24,9 +24,9 @@ from holdfast._aio.per_loop import PerLoop
 from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
 from holdfast._pipeline.admission import Admission
-from holdfast._pipeline.connection import OneEvent
 from holdfast._pipeline.endpoints import KnownEndpoints
 from holdfast._pipeline.http_binding import MAX_IDLE
+from holdfast._pipeline.layer_streams import OneEvent
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import layered_requests
 from holdfast._pipeline.transport import CallProgress

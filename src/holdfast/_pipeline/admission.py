@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._aio.cancel_scope import wait_within
 from holdfast._aio.semaphore import WaitingQueue
-from holdfast._pipeline.connection import replaced
+from holdfast._pipeline.layer_streams import with_stream
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -201,7 +201,7 @@ class AdmissionLayer(BaseLayer):
         except BaseException:
             leave()
             raise
-        return replaced(reply, _Admitted(reply.value, leave))
+        return with_stream(reply, _Admitted(reply.value, leave))
 
     async def _acquire_slot(self, call: AnyCall) -> Callable[[], None]:
         """Take a slot for a call, unless it has one; return the function that releases it.

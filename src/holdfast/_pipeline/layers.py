@@ -20,11 +20,9 @@ from holdfast._pipeline.call_errors import complete, deadline_exceeded, ended, w
 from holdfast._pipeline.connection import (
     Bounds,
     Connection,
-    InterceptedStream,
-    OneEvent,
     connection_over,
-    replaced,
 )
+from holdfast._pipeline.layer_streams import InterceptedStream, OneEvent, with_stream
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -110,7 +108,7 @@ class ObservedLayer(ExtensibleLayer):
             self._failed(call, failure)
             raise
         connection = connection_over(reply.value)
-        return replaced(reply, connection.observe(call, self._observers))
+        return with_stream(reply, connection.observe(call, self._observers))
 
     def _failed(self, call: AnyCall, failure: BaseException) -> None:
         if isinstance(failure, A2AError):
@@ -143,12 +141,12 @@ class InterceptorLayer(BaseLayer):
             if not isinstance(answer, Reply):
                 opened = await self._inner.stream(answer)
                 after = partial(_after, call, entered)
-                return replaced(opened, InterceptedStream(opened.value, call, opened, after))
+                return with_stream(opened, InterceptedStream(opened.value, call, opened, after))
             outcome = answer
         except A2AError as error:
             outcome = error
         replacement = await _after(call, entered, outcome)
-        return replaced(replacement, OneEvent(replacement.value))
+        return with_stream(replacement, OneEvent(replacement.value))
 
 
 class DeadlineLayer(BaseLayer):
@@ -169,7 +167,7 @@ class DeadlineLayer(BaseLayer):
         reply = await self._bounded(call, self._inner.stream(call))
         if call.deadline.ends_at_first_event:
             call = msgspec.structs.replace(call, deadline=NEVER)
-        return replaced(reply, self._connection(reply.value, call))
+        return with_stream(reply, self._connection(reply.value, call))
 
     async def _bounded(self, call: AnyCall, waiting: Coroutine[Any, Any, T]) -> T:
         in_flight = self._in_flight.here(call.progress.call_group.loop)
@@ -231,7 +229,7 @@ class OpeningLayer(DeadlineLayer):
         reply = await self._bounded(call, self._inner.stream(call))
         if media_type(reply.headers) == EVENT_STREAM:
             call = msgspec.structs.replace(call, deadline=NEVER)
-        return replaced(reply, self._connection(reply.value, call))
+        return with_stream(reply, self._connection(reply.value, call))
 
 
 class _InFlight:

@@ -17,7 +17,7 @@ import msgspec
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.call_errors import not_sent
-from holdfast._pipeline.connection import replaced
+from holdfast._pipeline.layer_streams import with_stream
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -65,7 +65,7 @@ class OlderFilesLayer(BaseLayer):
         def read(event: R) -> Awaitable[R]:
             return self._decoded(event, call, endpoint)
 
-        return replaced(reply, _ReadStream(reply.value, read))
+        return with_stream(reply, _ReadStream(reply.value, read))
 
     async def _encoded(self, call: Call[P, R], endpoint: Endpoint) -> Call[P, R]:
         """Return the call with its files in the encoding of the endpoint.

@@ -32,8 +32,8 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, task_of, unmarked
 from holdfast._pipeline.call_errors import not_sent
-from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.failover import try_in_order
+from holdfast._pipeline.layer_streams import with_stream
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -171,7 +171,7 @@ class ReplicaLayer(BaseLayer):
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Open the stream at the replica that `unary` would choose."""
         replica, reply = await self._route(call, lambda replica: replica.transport.stream)
-        return replaced(reply, _CountedStream(reply.value, self, call, replica))
+        return with_stream(reply, _CountedStream(reply.value, self, call, replica))
 
     async def _route(
         self, call: Call[P, R], method_of: Callable[[Replica], CallNext[P, R, T]]

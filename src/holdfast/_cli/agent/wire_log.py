@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast._cli.options.masking import hidden, masked_reference
-from holdfast._pipeline.connection import replaced
+from holdfast._pipeline.layer_streams import with_stream
 from holdfast._pipeline.transport import BaseLayer, Reply, Stream, StreamWrapper
 from holdfast._wire.redaction import secrets_in
 from holdfast._wire.security import PROTOCOL_HEADERS
@@ -161,7 +161,7 @@ class LoggedGrpc(BaseLayer):
         except A2AError as error:
             _log_status(call, error)
             raise
-        return replaced(reply, _LoggedMessages(reply.value, call))
+        return with_stream(reply, _LoggedMessages(reply.value, call))
 
 
 class _LoggedMessages(StreamWrapper[R]):
