@@ -230,11 +230,11 @@ def notices(
 
 def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
     """Yield a line for each name in files and the environment that only looks like a setting."""
-    from difflib import get_close_matches  # only mistakes need it
-
     names = {name.removeprefix(PREFIX): name for name in RULES}
 
     def advice(name: str) -> str:
+        from difflib import get_close_matches  # only mistakes need it
+
         bare = re.split("[-_]", re.sub("(?i)^a2a[-_]cli", "a2acli", name), maxsplit=1)[1]
         bare = bare.upper().replace("-", "_")
         similar = get_close_matches(bare, names, n=1, cutoff=0.75)
