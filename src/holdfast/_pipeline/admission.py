@@ -1,7 +1,8 @@
-"""How many calls are in flight at once, and which callers wait for a slot.
+"""The limit of calls in flight: the slots, and the queues of callers that wait for one.
 
-Rules: first come, first served, and a slot is handed over; an open stream keeps its slot; a call
-that is made for another one which has a slot needs none, so that no call waits for itself.
+Rules: first come, first served: a released slot goes to the next caller in a queue, so that no
+later caller takes it; an open stream keeps its slot; a request that belongs to a call with a slot
+needs none, so that no call waits for itself.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _MAX_QUEUE_S = 900.0
 
 
 class AdmissionQueue:
-    """Callers of one queue, by the agent that they want to call."""
+    """A queue of callers, by the agent to call."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, WaitingQueue] = {}  # in order of turns, and none of them empty
@@ -54,7 +55,7 @@ class AdmissionQueue:
 
 
 class Admission:
-    """A number of slots, and queues of callers who wait for one.
+    """A number of slots, and queues of callers that wait for one.
 
     Within a queue, first come, first served; the queues take turns, however long one of them is.
     An agent leaves as many slots free as its calls hold, so that one that never answers cannot
@@ -62,8 +63,8 @@ class Admission:
     Transactions on Networking 6, 1998).
 
     Args:
-        slots: How many there are.
-        are_shared: Whether calls to other agents may need them.
+        slots: The number of slots.
+        are_shared: Returns whether calls to several agents share the slots.
     """
 
     def __init__(self, slots: int, are_shared: Callable[[], bool] = lambda: False) -> None:
@@ -76,12 +77,12 @@ class Admission:
 
     @property
     def taken(self) -> int:
-        """How many slots are taken."""
+        """The number of slots that calls hold."""
         return self._slots - self._free
 
     @property
     def slots(self) -> int:
-        """How many there are."""
+        """The number of slots."""
         return self._slots
 
     @property
@@ -91,21 +92,21 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """How many callers wait."""
+        """The number of callers in all queues."""
         return sum(map(len, self._queues))
 
     def enter_at_once(self, name: str = "") -> bool:
-        """Takes a slot to call an agent, if one is free for it: then no caller waits for one."""
+        """Take a slot to call an agent if one is free for it; return whether it did."""
         if not self._is_free_for(name):
             return False
         self._take(name)
         return True
 
     async def enter(self, queue: AdmissionQueue | None = None, name: str = "") -> None:
-        """Takes a slot as soon as there is one.
+        """Take a slot to call an agent, waiting if necessary.
 
         Args:
-            queue: Where to wait for it; the common queue if left out.
+            queue: The queue to wait in; the common one if left out.
             name: The agent to call.
         """
         if self.enter_at_once(name):
@@ -123,19 +124,19 @@ class Admission:
                 self._drop(queue, name)
 
     def leave(self, name: str = "") -> None:
-        """Gives a slot back, and hands it to the next caller who may have it."""
+        """Release a slot, to the next caller that may have it if there is one."""
         self._free += 1
         _count_down(self._taken, name)
         while self._free > 0 and any(map(self._is_free_for, self._wanted)):
             self._hand_over_slot()
 
     def dismiss(self, name: str) -> None:
-        """Ends the waits of all who want to call an agent that was removed: they leave at once."""
+        """End the waits for an agent that was removed; these callers release slots at once."""
         for queue in [queue for queue in self._queues if name in queue.waiting]:
             waiting = queue.waiting[name]
             self._drop(queue, name)
             while waiting.wake_next():
-                self._take(name)  # more than there are, for a moment
+                self._take(name)  # until they do, more slots may be taken than there are
 
     def _is_free_for(self, name: str) -> bool:
         return self._free > (self._taken[name] if self._are_shared() else 0)
@@ -164,7 +165,7 @@ class Admission:
             self._queues[queue] = None  # its next turn is after those of the others
 
     def _drop(self, queue: AdmissionQueue, name: str) -> None:
-        """Forgets that callers of a queue wait to call an agent."""
+        """Remove the waiting callers of an agent from a queue."""
         del queue.waiting[name]
         _count_down(self._wanted, name)
         if not queue.waiting:
@@ -178,7 +179,7 @@ def _count_down(counter: Counter[str], name: str) -> None:
 
 
 class AdmissionLayer(BaseLayer):
-    """Lets in as many calls at once as its caller wants."""
+    """Limits the calls in flight; the others wait for a slot."""
 
     def __init__(
         self, inner: Transport, policy: ConcurrencyPolicy, admissions: PerLoop[Admission]
@@ -207,7 +208,7 @@ class AdmissionLayer(BaseLayer):
         """Take a slot for a call, unless it has one; return the function that releases it.
 
         Raises:
-            QueueFullError: Too many wait already, or this one has waited for too long.
+            QueueFullError: The queue is full, or the call has waited for too long.
         """
         admission, call_group = self._admissions.here(), call.progress.call_group
         needs_slot = not call_group.slots
@@ -228,13 +229,13 @@ class AdmissionLayer(BaseLayer):
         return leave
 
     async def _enter(self, admission: Admission, call: AnyCall) -> None:
-        """Waits for a slot; a stream without a deadline waits no longer than other calls do.
+        """Wait for a slot: until the call's deadline, or for a fixed time without one.
 
         Raises:
-            QueueFullError: No slot was free for so long.
+            QueueFullError: No slot was free in that time.
         """
         if call.deadline.at < math.inf:
-            await admission.enter()  # who watches the deadline ends it
+            await admission.enter()  # `DeadlineLayer` ends it
             return
 
         def too_late() -> QueueFullError:
@@ -242,11 +243,11 @@ class AdmissionLayer(BaseLayer):
 
         await wait_within(_MAX_QUEUE_S, admission.enter(), too_late)
 
-    def _full(self, call: AnyCall, why: str) -> QueueFullError:
+    def _full(self, call: AnyCall, reason: str) -> QueueFullError:
         limit = self._policy.limit
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
         return QueueFullError(
-            f"{calls} in flight, and {why}; nothing was sent",
+            f"{calls} in flight, and {reason}; nothing was sent",
             executed=False,
             transient=True,
             request_id=call.request_id,

@@ -106,7 +106,7 @@ def ended(call: AnyCall, *, is_closed: bool) -> A2AError:
 
 
 def _ended(call: AnyCall) -> Facts:
-    """What is known of a call that is ended from outside."""
+    """Return the facts of a call that was ended from outside."""
     progress = call.progress
     attempts = attempts_of(call)
     return Facts(
@@ -119,7 +119,7 @@ def _ended(call: AnyCall) -> Facts:
 
 
 def _is_no_answer(error: A2AError) -> bool:
-    """Whether something came back that says nothing about the message."""
+    """Return whether the reply does not show if the message was executed."""
     unreadable = isinstance(error, InvalidAgentResponseError) and error.code is None
     return error.executed is None and (unreadable or isinstance(error, LimitExceededError))
 

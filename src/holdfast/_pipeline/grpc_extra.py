@@ -1,6 +1,6 @@
-"""gRPC where its extra is installed: whether that is so, and what carries calls over it.
+"""Detection of the gRPC extra, and the transport that carries calls over gRPC.
 
-Nothing here imports grpcio, which is slow and not for everybody.
+This module does not import grpcio, which is slow to import and optional.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["GrpcUse", "grpc_transport", "use_of_grpc"]
 
 GrpcUse = Literal["spoken", "left out", "missing"]
-"""Whether gRPC may be chosen: by itself; only where somebody names it, since what carries
-requests is the caller's own, and carries HTTP; or not at all, without the extra."""
+"""Use of gRPC: chosen by default; only where the caller names it, as the engine is the caller's
+and carries HTTP alone; or never, without the extra."""
 
 
 def use_of_grpc(
     engine: HttpEngine | aiohttp.ClientSession | None,
     factory: Callable[[str], aio.Channel] | None,
 ) -> GrpcUse:
-    """Whether a client speaks gRPC, which is not carried by its engine.
+    """Return whether a client uses gRPC, which its engine does not carry.
 
     Args:
-        engine: As the caller passes it. One of another kind than Holdfast's has its reasons: all
-            that the client sends is to go through it.
-        factory: What makes channels, if the caller says so.
+        engine: The caller's. If it is of another kind than Holdfast's, all requests have to go
+            through it.
+        factory: Makes the channels, if the caller supplies it.
     """
     if not _is_installed():
         return "missing"
@@ -55,14 +55,14 @@ def use_of_grpc(
 
 
 def _is_installed() -> bool:
-    """Whether the extra is there; it may be installed while a program runs."""
+    """Return whether the extra is installed, which may happen while a program runs."""
     try:
         return _find_extra(find_spec)
     except ModuleNotFoundError:
         return False
 
 
-@cache  # of what is found: an exception is not kept
+@cache  # of success: an exception is not cached
 def _find_extra(find: Callable[[str], ModuleSpec | None]) -> bool:
     for module in ("grpc", "google.protobuf", "google.rpc"):
         if find(module) is None:
@@ -78,7 +78,7 @@ def grpc_transport(
     tls: TlsConfig | None,
     factory: Callable[[str], aio.Channel] | None,
 ) -> Transport:
-    """What carries calls over gRPC; see `GrpcBinding`."""
+    """Return the transport that carries calls over gRPC."""
     from holdfast._pipeline.grpc_binding import GrpcBinding  # of an extra, and heavy
 
     return GrpcBinding(env, resilience, limits, tls=tls, factory=factory)

@@ -1,4 +1,4 @@
-"""Holds back calls to an agent that asked for time, and lets them through at a `SlowStart`."""
+"""The queue of calls to an agent whose Retry-After runs, and its `SlowStart` afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["RetryAfterGate"]
 
 
 class RetryAfterGate:
-    """The gate of one endpoint, in one event loop."""
+    """The queue of one endpoint, for one kind of calls in one event loop."""
 
     def __init__(self) -> None:
         self._pace = SlowStart()
@@ -20,29 +20,29 @@ class RetryAfterGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls pass without a word."""
+        """Whether calls pass without a wait."""
         return self._pace.is_free
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting calls."""
         return len(self._queue)
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody passes just now."""
+        """Whether no call may start now."""
         return self._pace.is_held(now=asyncio.get_running_loop().time())
 
     def wait_ahead(self) -> float:
-        """Seconds until any call may pass."""
+        """Return the seconds until the next call may start."""
         now = asyncio.get_running_loop().time()
         return self._pace.next_start(now=now) - now
 
     async def enter(self, *, first: bool = False) -> None:
-        """Passes, now or when it is this call's turn.
+        """Wait for this call's turn, if it has to.
 
         Args:
-            first: Whether the call was refused, and stands before those who came after it.
+            first: Whether to wait at the head of the queue, as a call that was refused does.
         """
         now = asyncio.get_running_loop().time()
         if not len(self._queue) and self._pace.next_start(now=now) <= now:
@@ -51,16 +51,16 @@ class RetryAfterGate:
         self._set_timer()
         await self._queue.wait(first=first)
         while self._pace.is_held(now=asyncio.get_running_loop().time()):
-            # Somebody was refused after this turn was given, and before it was taken.
+            # Another call was refused after this turn was given, and before it was taken.
             self._set_timer()
             await self._queue.wait(first=True)
 
     def on_retry_after(self, seconds: float, *, started: float, draw: float) -> None:
-        """Holds everybody back, as an agent has asked.
+        """Let no call start for some seconds.
 
         Args:
-            seconds: For how long.
-            started: When the call started that was refused, by the event loop's clock.
+            seconds: The agent's Retry-After.
+            started: When the refused call started, on the event loop's clock.
             draw: A random number from 0 up to 1.
         """
         now = asyncio.get_running_loop().time()
@@ -77,7 +77,7 @@ class RetryAfterGate:
             self._timer = loop.call_at(at, self._open)
 
     def _open(self) -> None:
-        """Lets the next one pass."""
+        """Give the next call its turn."""
         self._timer = None
         if self._queue.wake_next():
             self._pace.started(now=asyncio.get_running_loop().time())
@@ -85,5 +85,5 @@ class RetryAfterGate:
             self._set_timer()
 
     def _pass_on(self) -> None:
-        """Lets somebody else have a turn that was given, and not taken."""
+        """Give the turn of a cancelled call to the next one."""
         self._queue.wake_next()
