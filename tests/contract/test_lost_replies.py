@@ -8,7 +8,10 @@ import pytest
 from tests.kit.contract import contract
 from tests.kit.messages import message_of
 
+from holdfast import ReconcilePolicy, Resilience, RetryPolicy
 from holdfast._testing.listening import Listener
+
+QUICK = Resilience(retry=RetryPolicy(base_delay=0.01), reconcile=ReconcilePolicy(backoff=0.01))
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 
@@ -63,7 +66,8 @@ async def whole(reader):
 async def test_s05_lost_reply_leaves_one_execution_which_is_found(agent, cut):
     message = message_of("echo hello")
     async with agent, LossyProxy(agent.origin, cut) as proxy:
-        async with agent.client(url=f"{proxy.url}{await agent.path()}") as client:
+        url = f"{proxy.url}{await agent.path()}"
+        async with agent.client(url=url, resilience=QUICK) as client:
             answer = await client.ask(message)
         executions = (await agent.executions())[message.message_id]
 
