@@ -133,7 +133,7 @@ def test_details_of_ones_own_go_along():
         {"@type": "x/Own", "value": [[[[[[[["nested too deeply"]]]]]]]]},
     ],
 )
-def test_details_that_are_nobodys_business_or_no_json_do_not(detail):
+def test_private_or_malformed_details_are_left_out(detail):
     assert len(InternalError("no", details=[detail]).to_jsonrpc()["data"]) == 1
 
 
@@ -336,7 +336,7 @@ def test_the_codes_below_are_kept_in_the_nested_form():
 
 
 @FORMS
-def test_a_loop_is_told(nested):
+def test_loop_is_reported(nested):
     error = A2AConnectionError("connection refused", failure="refused", executed=False)
     for agent, current in [("B", "A"), ("A", "B"), ("B", "A")]:
         error = over_the_wire(wrap_downstream(error, agent=agent, current=current, nested=nested))
@@ -377,7 +377,7 @@ def test_facts_of_the_call_below_stay_below():
     assert (wrapped.excerpt, wrapped.http_status) == (None, None)
 
 
-def test_the_agent_that_failed_is_the_one_of_the_error_if_nobody_says():
+def test_failed_agent_defaults_to_that_of_the_error():
     below = InternalError("no", agent="http://user:pw@b.test/rpc?key=1")
 
     assert wrap_downstream(below, current="A").hops == ("http://b.test/rpc",)
@@ -399,7 +399,7 @@ def test_the_agent_that_failed_is_the_one_of_the_error_if_nobody_says():
         (InternalError("no"), {"nested": 1}, TypeError, "nested must be bool"),
     ],
 )
-def test_what_cannot_be_passed_on_is_told(error, names, kind, match):
+def test_what_cannot_be_passed_on_is_reported(error, names, kind, match):
     with pytest.raises(kind, match=match) as caught:
         wrap_downstream(error, **{"agent": "B", "current": "A", **names})
 
@@ -424,7 +424,7 @@ def test_of_many_agents_those_that_failed_are_named():
     assert "agent weather failed: 2 should have answered" in str(one)
 
 
-def test_where_too_few_were_asked_nobody_below_has_failed():
+def test_replica_below_the_quorum_has_not_failed():
     wrapped = wrap_downstream(too_few(), current="A", nested=True)
 
     assert (wrapped.hops, wrapped.agent) == ((), "A")
@@ -636,7 +636,7 @@ async def test_a_code_of_ones_own_survives_http_json(code):
     assert f"the agent answered {code}: no such skill" in str(error)
 
 
-async def test_an_agent_that_nobody_reached_is_told_with_its_facts():
+async def test_agent_that_was_not_reached_is_reported_with_its_facts():
     b = FakeAgent(url="http://b.test")
     b.inject(Refuse())
 

@@ -77,7 +77,7 @@ def test_an_error_carries_its_facts(name):
 
 
 @every_kind
-def test_an_error_knows_nothing_that_it_was_not_told(name):
+def test_error_has_no_fact_that_was_not_given(name):
     error = make(name)
 
     assert error.executed is None  # nobody knows, which is not "no"
@@ -196,7 +196,7 @@ def test_data_of_any_shape_survives_pickle(data):
     assert error.data == data
 
 
-def test_facts_are_copied_so_that_the_caller_may_go_on_with_its_lists():
+def test_facts_are_copied_so_that_the_caller_may_change_its_lists():
     headers, hops = {"date": "now"}, ["http://a"]
     error = A2AError("x", headers=headers, hops=hops)
 

@@ -74,7 +74,7 @@ async def test_a_result_that_arrives_as_the_wait_is_cancelled_is_returned():
     assert (await scope.result(end()), scope.is_cancelled) == ("42", True)
 
 
-async def test_an_end_is_no_error_to_who_looks_for_it_elsewhere():
+async def test_end_is_no_error_to_callers_that_read_it_elsewhere():
     scope, done = CancelScope(), []
     cancelling = asyncio.create_task(cancelled_after(2, scope))
 
@@ -256,7 +256,7 @@ PLAIN_TIMEOUTS = {
 """Where `asyncio.timeout` stands without a scope: a TimeoutError from inside changes nothing."""
 
 
-def test_time_limits_and_cancellations_are_told_apart_in_one_place():
+def test_time_limits_and_cancellations_are_distinguished_in_one_place():
     package, plain, by_hand = Path(holdfast.__file__).parent, Counter(), set()
     for path in package.rglob("*.py"):
         name, source = path.relative_to(package).as_posix(), path.read_text()

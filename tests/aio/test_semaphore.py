@@ -40,7 +40,7 @@ async def test_slots_are_given_to_who_waits_in_order():
     assert not semaphore.is_full
 
 
-async def test_who_gave_up_waiting_gets_no_slot():
+async def test_waiter_that_was_cancelled_gets_no_slot():
     semaphore = FifoSemaphore(1)
     await semaphore.acquire()
     first, second = await waiting(semaphore, 2)
@@ -54,7 +54,7 @@ async def test_who_gave_up_waiting_gets_no_slot():
     assert not semaphore.is_full
 
 
-async def test_who_gave_up_waiting_some_time_ago_is_forgotten():
+async def test_waiter_that_was_cancelled_earlier_is_forgotten():
     semaphore = FifoSemaphore(1)
     await semaphore.acquire()
     for task in await waiting(semaphore, 3):

@@ -77,7 +77,7 @@ async def test_the_caller_who_began_leaves_and_the_others_have_a_result(lasts, r
 
 
 @pytest.mark.parametrize(("lasts", "cancelled"), [("waited", 1), ("led", 1), ("finished", 0)])
-async def test_the_last_caller_to_leave_ends_what_nobody_needs(lasts, cancelled):
+async def test_last_caller_to_leave_cancels_the_shared_work(lasts, cancelled):
     works = Works(lasts=lasts)
     tasks = await works.calls(3)
     for task in tasks:
@@ -134,7 +134,7 @@ async def test_of_an_error_each_caller_has_a_copy(lasts):
 
 
 @pytest.mark.parametrize("lasts", ALL)
-async def test_shielded_work_finishes_whoever_leaves(lasts):
+async def test_shielded_work_finishes_whichever_caller_leaves(lasts):
     works = Works(lasts=lasts)
     tasks = await works.calls(2)
     works.flight.shield()
@@ -183,7 +183,7 @@ async def test_a_caller_who_comes_while_work_is_being_cancelled_begins_anew_afte
 
 
 @pytest.mark.parametrize("lasts", ALL)
-async def test_a_call_that_is_closed_holds_nobody_up(lasts):
+async def test_closed_call_delays_no_other_call(lasts):
     works = Works(lasts=lasts)
     abandoned = works.flight.run(works.work)
     abandoned.send(None)

@@ -319,7 +319,7 @@ async def test_many_limits_have_one_timer(monkeypatch):
         assert timers() == made == [30]
 
 
-async def test_a_timer_that_nobody_needs_any_more_comes_up_once():
+async def test_obsolete_timer_fires_once():
     watchdog = Watchdog()
 
     with watchdog.within(30):

@@ -71,7 +71,7 @@ def test_ver_002_one_that_the_agent_does_not_know_is_an_error():
     assert not agent.calls("SendMessage")
 
 
-def test_ver_002_the_command_that_goes_on_declares_them_as_well():
+def test_ver_002_the_command_that_continues_declares_them_as_well():
     agent = extended(lambda _: works_forever())
     done = holdfast("send", "hello", "--async", "--extension", REQUIRED, agent=agent)
     (hint,) = [line for line in done.err.splitlines() if "task get" in line]
@@ -93,7 +93,7 @@ def next_commands(done):
     return [shlex.split(hint[hint.index("holdfast ") :])[1:] for hint in hints]
 
 
-def test_auth_011_a_wait_stops_and_says_how_the_task_goes_on():
+def test_auth_011_a_wait_stops_and_says_how_the_task_continues():
     network = FakeNetwork(authorized_later())
 
     asked = holdfast("send", "hello", engine=lambda **_: network)
@@ -109,7 +109,7 @@ def test_auth_011_a_wait_stops_and_says_how_the_task_goes_on():
 
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("how", [[], ["--stream"]])
-def test_auth_011_one_command_waits_until_somebody_has_authorized_it(how, streaming):
+def test_auth_011_command_waits_until_the_task_is_authorized(how, streaming):
     agent = authorized_later(streaming=streaming)
     done = holdfast("send", "hello", "--through-auth", *how, agent=agent)
     assert done.exit == 0
@@ -124,7 +124,7 @@ def test_auth_011_it_still_stops_where_the_agent_asks_for_something_else():
     assert (done.exit, done.field("State")) == (0, "TASK_STATE_INPUT_REQUIRED")
 
 
-def test_auth_011_an_authorization_that_nobody_gives_is_a_timeout():
+def test_auth_011_missing_authorization_is_a_timeout():
     words = ("--through-auth", "--timeout", "30s", "-o", "json")
     done = holdfast("send", "hello", *words, agent=authorized_later())
     assert (done.exit, done.error["code"]) == (5, "A2ACLI_ERR_TIMEOUT")

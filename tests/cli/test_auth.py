@@ -114,7 +114,7 @@ def test_auth_005_a_person_who_refuses_ends_it(scene):
     assert scene.files == [] or all(one.suffix == ".lock" for one in scene.files)
 
 
-def test_auth_005_nobody_is_waited_for_longer_than_the_timeout(scene):
+def test_auth_005_login_waits_no_longer_than_the_timeout(scene):
     scene.server.replies = [refused("authorization_pending")] * 90
     done = scene.run(*DEVICE, "-o", "json", "--timeout", "60s")
 
@@ -589,7 +589,7 @@ def test_an_issuer_that_cannot_be_used_is_named(scene, metadata, code, said, hin
 # ── AUTH_011: an authorization in the middle of a task ───────────────────────────────────────
 
 
-def test_auth_011_a_task_that_waits_for_an_authorization_says_how_to_go_on(tmp_path):
+def test_auth_011_a_task_that_waits_for_an_authorization_says_how_to_continue(tmp_path):
     scene = Scene(tmp_path, FakeAgent(needs_auth("log in at https://x.test")))
     asked = scene.run("send", "hello")
 
@@ -611,7 +611,7 @@ def test_auth_011_a_task_that_waits_for_an_authorization_says_how_to_go_on(tmp_p
         ((*CREDENTIALS, "--client-secret-file", "/no/such/file"), "cannot be read"),
     ],
 )
-def test_auth_wrong_usage_is_told(words, told, tmp_path):
+def test_auth_wrong_usage_is_reported(words, told, tmp_path):
     done = Scene(tmp_path, FakeAgent()).run(*words, "-o", "json")
 
     assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")

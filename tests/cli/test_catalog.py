@@ -78,7 +78,7 @@ def test_card_get_005_a_catalog_at_an_address_is_resolved_first_without_credenti
         ({"agents": {"one": "http://169.254.169.254"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "in"),
     ],
 )
-def test_card_get_005_what_is_wrong_is_told_in_the_envelope(content, status, code, exit_code, why):
+def test_card_get_005_failure_is_reported_in_the_envelope(content, status, code, exit_code, why):
     agent, done = fetched(content, status=status)
     assert (done.exit, done.error["code"]) == (exit_code, code)
     assert why in done.error["message"]
@@ -143,7 +143,7 @@ def test_a_file_whose_name_has_that_sign_is_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
-def test_a_catalog_without_the_name_of_an_entry_is_told(tmp_path, catalog):
+def test_a_catalog_without_the_name_of_an_entry_is_reported(tmp_path, catalog):
     path = tmp_path / "agents.json"
     path.write_text(json.dumps(catalog))
     done = holdfast("send", "hello", "-o", "json", card=str(path))
@@ -152,7 +152,7 @@ def test_a_catalog_without_the_name_of_an_entry_is_told(tmp_path, catalog):
     assert done.error["message"] == told
 
 
-def test_a_misspelt_entry_is_told_with_the_nearest_one_and_the_others(tmp_path):
+def test_a_misspelt_entry_is_reported_with_the_nearest_one_and_the_others(tmp_path):
     path = tmp_path / "agents.json"
     many = {f"agent-{number:02}": AGENT for number in range(12)}
     path.write_text(json.dumps({"agents": {**many, "weather": AGENT}}))

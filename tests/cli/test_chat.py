@@ -136,7 +136,7 @@ def test_a_question_is_asked_once_however_the_agent_streams(streaming):
     )
 
 
-def test_the_question_that_is_replied_to_may_be_told_once_more():
+def test_question_that_is_replied_to_may_be_emitted_again():
     """By the task that the stream begins with, where the agent does not say that it works."""
     reply = Plan((artifact(Part(text="Paris is nice.")), Step(state=TaskState.COMPLETED)))
     done = Scripted(asks("Which city?"), reply).chat("a trip", "Paris")
@@ -176,7 +176,7 @@ def test_a_message_is_an_answer_too():
     assert agent.told[1] == ("and?", "context-2", None)
 
 
-def test_a_line_that_ends_in_a_backslash_goes_on_on_the_next_one():
+def test_a_line_that_ends_in_a_backslash_continues_on_the_next_one():
     agent = Scripted(completes("ok"))
     done = agent.chat("one\\", "two\\", "three")
     assert agent.told[0][0] == "one\ntwo\nthree"
@@ -376,7 +376,7 @@ def test_each_artifact_begins_on_a_line_of_its_own():
     assert shown(saying(*steps)) == "a\nb\n"
 
 
-def test_what_is_no_text_is_told_in_fields():
+def test_parts_without_text_are_printed_as_fields():
     parts = Part(text="see"), Part(raw=b"xyz", filename="x.bin"), Part(data=1)
     told = shown(saying(artifact(*parts), artifact(*parts, Part(data=2))))
     assert told == "see\nFile: x.bin\nMedia type: (none)\nSize: 3 bytes\nData:\n1\n\nData:\n2\n\n"
@@ -412,7 +412,7 @@ def test_what_steers_a_terminal_is_shown_where_it_stands():
     assert shown(saying(*steps)) == "a\\x1b]0;\nb\n"
 
 
-def test_text_that_is_taken_back_is_told_so():
+def test_retracted_text_is_reported():
     told = shown(saying(artifact(Part(text="draft")), artifact(Part(text="final"))))
     assert told == "draft\n[the agent replaced this]\nfinal\n"
 
@@ -453,7 +453,7 @@ def test_verbose_names_tasks_states_and_artifacts():
         (rejects("no fuel"), "was rejected (TASK_STATE_REJECTED)"),
     ],
 )
-def test_a_task_that_does_not_succeed_is_told_and_the_chat_goes_on(plan, told):
+def test_a_task_that_does_not_succeed_is_reported_and_the_chat_continues(plan, told):
     agent = Scripted(plan, completes("ok"))
     done = agent.chat("go", "again")
     assert done.out == "> go\nno fuel\n> again\nok\n> \n"
@@ -476,7 +476,7 @@ def test_what_was_typed_is_discarded_only_where_a_chat_cannot_begin(words, disca
     assert (done.exit != 0, typist.is_discarded) == (discards, discards)
 
 
-def test_when_the_time_of_an_answer_is_over_there_is_one_way_to_go_on():
+def test_when_the_time_of_an_answer_is_over_there_is_one_way_to_continue():
     done = holdfast(
         "chat", "--timeout", "2s", agent=FakeAgent(works_forever()), terminal=Typist("go")
     )
@@ -509,7 +509,7 @@ def test_where_there_are_no_streams_it_is_told_that_a_look_failed():
 
 
 @both_bindings
-def test_a_cut_is_told_and_the_answer_goes_on(binding):
+def test_a_cut_is_reported_and_the_answer_continues(binding):
     cut = Cut(after_events=3), "SendStreamingMessage"
     agent = Scripted(streams("one ", "two ", "three", every=5), faults=[cut], bindings=(binding,))
     done = agent.chat("count")
@@ -518,7 +518,7 @@ def test_a_cut_is_told_and_the_answer_goes_on(binding):
     assert "reconnected to task task-1" in done.err
 
 
-def test_a_stream_that_is_not_picked_up_is_told():
+def test_stream_that_cannot_be_resumed_is_reported():
     faults = [
         (Cut(after_events=3), "SendStreamingMessage"),
         (Fail(code=-32004), "SubscribeToTask"),
@@ -729,7 +729,7 @@ def test_ctrl_c_forgets_the_line_that_was_begun():
     assert (done.exit, done.err) == (0, LEFT)
 
 
-def test_the_end_in_the_middle_of_a_message_is_told():
+def test_the_end_in_the_middle_of_a_message_is_reported():
     agent = Scripted()
     done = agent.chat("one\\", CTRL_D)
     assert (done.exit, agent.told) == (0, [])
@@ -755,7 +755,7 @@ def begun(*plans):
     return agent
 
 
-def test_a_context_can_be_gone_on_with():
+def test_a_context_can_be_resumed():
     agent = begun(completes("ok"), completes("ok"))
     done = agent.chat("more", words=["--context-id", "context-2"])
     assert agent.told == [("more", "context-2", None)]
@@ -784,7 +784,7 @@ def test_a_task_at_work_is_followed():
         (["--task-id", "task-3", "--context-id", "other"], 2, "of the conversation 'context-4'"),
     ],
 )
-def test_what_cannot_be_gone_on_with_is_no_new_task(words, exit_code, told):
+def test_task_that_cannot_be_continued_is_not_replaced_by_a_new_one(words, exit_code, told):
     agent = begun(completes("ok"), asks("?"))
     holdfast("send", "before", "--async", agent=agent.agent)
     done = agent.chat("more", words=words)
@@ -870,7 +870,7 @@ def test_what_was_typed_for_a_chat_that_cannot_begin_does_not_go_to_the_shell(mo
 
 
 @pytest.mark.real_time
-async def test_a_ctrl_c_while_nothing_is_read_is_told(monkeypatch):
+async def test_a_ctrl_c_while_nothing_is_read_is_reported(monkeypatch):
     monkeypatch.setattr("sys.stdin", Screen())
     monkeypatch.setattr("sys.stdout", Screen())
     monkeypatch.setattr("builtins.input", lambda _: "hello")

@@ -162,14 +162,14 @@ def test_a_question_comes_with_the_command_that_answers_it():
     assert answer in done.err
 
 
-def test_an_authorization_comes_with_the_command_that_goes_on():
+def test_authorization_request_comes_with_the_command_that_continues():
     done = holdfast("send", "hello", agent=FakeAgent(lambda _: needs_auth("log in")))
     assert (
         f"Hint: holdfast task get --wait --through-auth task-1 --agent-card {AGENT}\n" in done.err
     )
 
 
-def test_the_command_to_go_on_keeps_what_was_said_about_the_agent():
+def test_the_command_to_continue_keeps_what_was_said_about_the_agent():
     agent = FakeAgent(lambda _: asks("Which?"))
     done = holdfast("send", "hi", "--transport", "HTTP+JSON", "--insecure", agent=agent)
     assert "'<reply>' --agent-card http://agent.test --transport HTTP+JSON --insecure" in done.err
@@ -389,7 +389,7 @@ def test_a_wait_says_once_that_the_agent_is_away_and_once_that_it_is_back():
     assert back == "Warning: the agent answers again"
 
 
-def test_a_task_that_the_agent_forgot_is_told_as_such():
+def test_a_task_that_the_agent_forgot_is_reported_as_such():
     error = {"code": -32001, "message": "Task not found"}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     missing = Respond(status=200, headers={"content-type": "application/json"}, body=body)
@@ -418,7 +418,7 @@ def test_a_read_that_was_not_answered_may_be_given_more_time():
         ),
     ],
 )
-def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
+def test_address_without_an_answer_in_time_is_doubted(card, hint):
     agent = FakeAgent(url=card)
     agent.inject(Stall(), on="GetAgentCard")
     done = holdfast("send", "hello", "--timeout", "3s", "-o", "json", agent=agent, card=card)
@@ -465,7 +465,7 @@ def test_a_short_wait_is_silent():
     ],
     ids=["card", "task"],
 )
-def test_a_wait_before_another_try_is_told_on_stderr_only(form, operation, where, counts):
+def test_wait_before_a_retry_is_reported_on_stderr_only(form, operation, where, counts):
     agent = FakeAgent(lambda _: completes("done", after=3))
     busy = Respond(status=503, headers={"retry-after": "2"}, body=b"try later")
     agent.inject(busy, on=operation, times=2)
@@ -482,7 +482,7 @@ def test_a_wait_before_another_try_is_told_on_stderr_only(form, operation, where
         assert done.json["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_a_wait_before_another_try_is_as_long_as_it_is_told():
+def test_wait_before_a_retry_is_as_long_as_reported():
     agent = FakeAgent()
     agent.inject(Respond(status=429, headers={"retry-after": "40"}), on="SendMessage")
     done = holdfast("send", "hello", agent=agent)
@@ -492,7 +492,7 @@ def test_a_wait_before_another_try_is_as_long_as_it_is_told():
     assert told - 0.1 <= waited <= told
 
 
-def test_a_failure_that_is_not_tried_again_is_told_once():
+def test_a_failure_that_is_not_tried_again_is_reported_once():
     agent = FakeAgent()
     agent.inject(Respond(status=429, headers={"retry-after": "90"}), on="SendMessage")
     done = holdfast("send", "hello", agent=agent)
@@ -610,7 +610,7 @@ def test_what_certainly_did_not_run_is_tried_again():
     assert done.last_word == ""
 
 
-def test_an_agent_that_goes_on_refusing_is_unreachable():
+def test_agent_that_keeps_refusing_is_unreachable():
     agent = FakeAgent()
     agent.inject(Refuse(), on="SendMessage", times=10)
     done = holdfast("send", "hello", "-o", "json", agent=agent)
@@ -695,7 +695,7 @@ def test_an_error_in_text_goes_to_stderr():
     assert "\nCode: TaskNotFoundError\nHint: " in done.err
 
 
-def test_an_error_inside_the_command_is_told_without_traceback():
+def test_an_error_inside_the_command_is_reported_without_traceback():
     class Broken:
         async def request(self, request):
             raise ZeroDivisionError("ouch")
@@ -801,7 +801,7 @@ def test_a_card_that_is_none(tmp_path, content, field, command):
     assert field in done.error["message"]
 
 
-def test_a_card_with_a_binding_that_nobody_speaks_is_shown_and_not_used():
+def test_card_with_an_unknown_binding_is_shown_and_not_used():
     agent = FakeAgent(
         card={
             "name": "Odd",
@@ -982,7 +982,7 @@ def test_a_cancel_that_does_not_happen_times_out():
 
 
 @pytest.mark.parametrize(("flags", "code"), [([], 5), (["--timeout", "2m"], 0)])
-def test_cancel_waits_for_a_minute_unless_told_otherwise(flags, code):
+def test_cancel_waits_for_a_minute_by_default(flags, code):
     done = holdfast("task", "cancel", "task-1", *flags, engine=slow_to_cancel(80))
     assert done.exit == code
 
@@ -1008,7 +1008,7 @@ def test_cancel_of_a_canceled_task_is_done():
     assert (again.exit, again.out, again.err) == (0, first.out, "")
 
 
-def test_a_refused_cancel_is_told_even_if_the_task_cannot_be_looked_at():
+def test_a_refused_cancel_is_reported_even_if_the_task_cannot_be_looked_at():
     agent, engine = begun(lambda _: completes("done"))
     agent.inject(Respond(status=404), on="GetTask")
     done = holdfast("task", "cancel", "task-1", "-o", "json", engine=engine)

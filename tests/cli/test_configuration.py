@@ -196,7 +196,7 @@ def test_stream_is_never_a_setting(run, local):
 # ── What is wrong with files ─────────────────────────────────────────────────────────────────
 
 
-def test_a_wrong_value_is_told_with_its_file(run, local):
+def test_a_wrong_value_is_reported_with_its_file(run, local):
     write(local, "A2ACLI_TIMEOUT=soon\n")
     done = run("send", "hello")
     assert done.exit == 2
@@ -209,7 +209,7 @@ def test_a_usage_error_has_the_form_that_a_file_asks_for(run, local):
     assert run("send").error["code"] == "A2ACLI_ERR_USAGE"
 
 
-def test_a_line_that_states_nothing_is_told(run, local):
+def test_line_that_sets_nothing_is_reported(run, local):
     write(local, "A2ACLI_TIMEOUT: 5s\nA2ACLI_POLL_INTERVAL=3s\n")
     done = run("send", "hello")
     assert done.exit == 0
@@ -224,7 +224,7 @@ def test_a_line_that_states_nothing_is_told(run, local):
         ("OTHER=1\nexport A2ACLI_TIMEOUT: 5s\n", 2),
     ],
 )
-def test_each_line_that_states_nothing_is_told_where_it_is(run, local, content, line):
+def test_each_line_that_sets_nothing_is_reported_with_its_place(run, local, content, line):
     write(local, content)
     assert run("send", "hello").err == f"Warning: {local}, line {line} is not A2ACLI_NAME=value\n"
 
@@ -233,7 +233,7 @@ def test_each_line_that_states_nothing_is_told_where_it_is(run, local, content, 
     "line",
     [f'A2ACLI_BEARER="{SECRET}"x"', f"A2ACLI_BEARER='{SECRET}", f'export A2ACLI_X="{SECRET}'],
 )
-def test_quotes_that_are_not_balanced_are_told(run, local, line):
+def test_quotes_that_are_not_balanced_are_reported(run, local, line):
     write(local, f"A2ACLI_TIMEOUT=9s\n{line}\n")
     assert run("send", "hello").err == (
         f"Warning: {local}, line 2 is not read: the quotes of its value are not balanced\n"
@@ -241,14 +241,14 @@ def test_quotes_that_are_not_balanced_are_told(run, local, line):
 
 
 @pytest.mark.parametrize("content", [f'{{\n"A2ACLI_BEARER": "{SECRET}"\n}}\n', '[{"a": 1}]'])
-def test_a_file_of_json_is_told_once(run, local, content):
+def test_json_file_is_reported_once(run, local, content):
     write(local, content)
     assert run("send", "hello").err == (
         f"Warning: {local} is not read: it is JSON, not lines of A2ACLI_NAME=value\n"
     )
 
 
-def test_a_misspelt_name_is_told_with_the_one_that_is_meant(run, local):
+def test_a_misspelt_name_is_reported_with_the_one_that_is_meant(run, local):
     write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
     env = {"A2ACLI_STREAM": "1", "A2ACLI_BEARRER": SECRET, "A2ACLI_HISTROY": "1"}
     done = run("card", "get", env=env)
@@ -285,7 +285,7 @@ def test_a_misspelt_name_is_told_with_the_one_that_is_meant(run, local):
     ],
 )
 @pytest.mark.parametrize("named", [False, True])
-def test_a_name_or_line_that_sets_nothing_is_told_once_without_its_value(
+def test_a_name_or_line_that_sets_nothing_is_reported_once_without_its_value(
     run, local, line, warning, named
 ):
     write(local, f"OTHER=1\n{line.replace('{}', SECRET)}\n")
@@ -301,7 +301,7 @@ def test_a_name_in_the_environment_that_resembles_no_setting_is_another_programs
     )
 
 
-def test_a_file_that_is_no_text_is_told(run, local):
+def test_a_file_that_is_no_text_is_reported(run, local):
     local.write_bytes(b"A2ACLI_TIMEOUT=5s\xff")
     done = run("send", "hello")
     assert done.exit == 0
@@ -442,7 +442,7 @@ def test_help_shows_what_a_file_states(run, shared):
     assert SECRET not in told
 
 
-def test_the_command_to_go_on_keeps_the_named_file(run, tmp_path):
+def test_the_command_to_continue_keeps_the_named_file(run, tmp_path):
     named = tmp_path / "agent.env"
     write(named, "A2ACLI_ASYNC=1\n")
     agent = FakeAgent(lambda _: works_forever())

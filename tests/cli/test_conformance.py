@@ -71,7 +71,7 @@ def test_conform_001_an_agent_that_fails_is_no_failure_of_the_tool(agent, tmp_pa
     assert "Warning: the agent fails 1 of the TCK's tests" in done.err
 
 
-def test_conform_001_what_it_only_should_do_is_told_apart(agent, kit):
+def test_conform_001_what_it_only_should_do_is_distinguished(agent, kit):
     done = conformance(agent, kit, "--level", "should")
     assert (done.exit, done.field("Conformance"), done.field("Tests failed as expected")) == (
         0,

@@ -254,7 +254,7 @@ def test_it_is_there_until_ctrl_c():
     assert "In another terminal:\n\n  holdfast send" in done.out
 
 
-def test_a_port_that_is_taken_is_told():
+def test_a_port_that_is_taken_is_reported():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -267,7 +267,7 @@ def test_a_port_that_is_taken_is_told():
     assert "Hint: holdfast demo-server --port 0" in done.err
 
 
-def test_an_address_that_is_not_here_is_told():
+def test_an_address_that_is_not_here_is_reported():
     done = holdfast(
         "demo-server", "--host", "192.0.2.1", "--port", "0", card=None, on_sockets=True
     )
@@ -327,7 +327,7 @@ async def test_what_a_page_sends_that_had_its_name_lead_here_is_refused_and_meet
     assert (len(LINES), agent.executions, agent.pending_faults) == (2, {}, ())
 
 
-def test_a_process_serves_until_it_is_told_to_end():
+def test_process_serves_until_it_is_asked_to_end():
     command = [sys.executable, "-m", "holdfast", "demo-server", "--port", "0"]
     served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(60, served.kill)

@@ -379,7 +379,7 @@ def test_a_terminal_without_colours_shows_none():
     assert "\x1b[3" not in seen
 
 
-def test_a_certificate_that_nobody_knows_is_a_problem_also_where_it_is_not_verified():
+def test_a_certificate_that_is_unknown_is_a_problem_also_where_it_is_not_verified():
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
@@ -404,7 +404,7 @@ def rendered(*findings, columns=80):
     return list(render_diagnosis(Diagnosis(agent="x", name="", findings=findings), on))
 
 
-def test_what_is_not_measured_is_told_in_words_by_its_reason():
+def test_what_is_not_measured_is_reported_in_words_by_its_reason():
     assert rendered(
         Finding("streaming.begins", "not measured", "no message"),
         Finding("list.time", "not measured", "a proxy", about="one"),
@@ -421,7 +421,7 @@ def test_what_is_not_measured_is_told_in_words_by_its_reason():
     ]
 
 
-def test_checks_that_belong_together_are_told_together():
+def test_checks_that_belong_together_are_reported_together():
     done = holdfast("doctor")
 
     assert "  streams, subscriptions, and messages: no message was given to send\n" in done.out
@@ -429,7 +429,7 @@ def test_checks_that_belong_together_are_told_together():
     assert not re.search(r"[a-z]\.[a-z]", unmeasured)
 
 
-def test_no_check_that_was_not_measured_is_told_by_its_name():
+def test_unmeasured_check_is_not_reported_by_its_name():
     found = [finding for row in TABLE for finding in run_checks(row[0], now=0.0)]
     unmeasured = [
         msgspec.structs.replace(finding, saw=f"why {number}")
@@ -442,7 +442,7 @@ def test_no_check_that_was_not_measured_is_told_by_its_name():
     assert [finding.check for finding in unmeasured if finding.check in told] == []
 
 
-def test_problems_and_warnings_of_a_long_report_are_told_again_at_its_end():
+def test_problems_and_warnings_of_a_long_report_are_reported_again_at_its_end():
     fine = [Finding("card.found", "ok", f"fine {number}") for number in range(30)]
     lines = rendered(
         Finding("card.type", "warning", "odd", "m", "d"),
@@ -485,7 +485,7 @@ def test_lines_about_an_interface_name_its_binding_and_version():
     assert "  the list of tasks by time (JSONRPC 1.0): a proxy" in lines
 
 
-def test_what_is_on_one_screen_is_told_once():
+def test_problems_on_one_screen_are_reported_once():
     assert "Problems and warnings:" not in rendered(Finding("card.type", "warning", "odd"))
     fine = [Finding("card.found", "ok", "fine")] * 30
     assert "Problems and warnings:" not in rendered(*fine)

@@ -193,7 +193,7 @@ def test_a_file_may_be_read_by_those_who_may_read_new_files(words, tmp_path):
     assert (tmp_path / "result.txt").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_a_directory_that_cannot_be_is_told(tmp_path):
+def test_a_directory_that_cannot_be_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     done = download(having(Part(text="x")), tmp_path / "file" / "below", "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "HOLDFAST_ERR_FILE")
@@ -217,7 +217,7 @@ def test_more_than_was_allowed_is_not_begun(words, says, tmp_path):
     assert download(agent, tmp_path, words[0], "6").exit == 0
 
 
-def test_files_of_one_name_are_counted_before_they_are_told_apart(tmp_path):
+def test_files_of_one_name_are_counted_before_they_are_distinguished(tmp_path):
     agent = having(*(Part(raw=b"", filename="a") for _ in range(5000)))
     assert "more than 1000 files" in download(agent, tmp_path).err
 
@@ -243,7 +243,7 @@ def test_a_fifo_is_neither_replaced_nor_sent(tmp_path):
             assert f"{flag} {path} cannot be read: it is not a regular file" in sent.err
 
 
-def test_a_task_with_nothing_to_save_is_told(tmp_path):
+def test_a_task_with_nothing_to_save_is_reported(tmp_path):
     agent = FakeAgent(works_forever())
     holdfast("send", "hello", "--async", agent=agent)
     done = download(agent, tmp_path / "new")
@@ -343,7 +343,7 @@ def test_what_cannot_be_fetched_leaves_the_rest_alone(tmp_path):
     assert "Code: HOLDFAST_ERR_DOWNLOAD" in done.err
 
 
-def test_a_document_of_an_error_stands_alone_and_what_was_saved_is_told_beside_it(tmp_path):
+def test_a_document_of_an_error_stands_alone_and_what_was_saved_is_reported_beside_it(tmp_path):
     files = {"https://e.test/1": HttpReply(status=404),
              "https://e.test/2": HttpReply(status=200, body=b"2")}  # fmt: skip
     _, done = fetched(tmp_path, *files, files=files, words=["-o", "json"])
@@ -351,7 +351,7 @@ def test_a_document_of_an_error_stands_alone_and_what_was_saved_is_told_beside_i
     assert f"Saved: {tmp_path / '2'}\n" in done.err
 
 
-def test_an_unknown_task_is_told_by_its_error(tmp_path):
+def test_an_unknown_task_is_reported_by_its_error(tmp_path):
     done = download(FakeAgent(), tmp_path, "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "TaskNotFoundError")
 
@@ -437,7 +437,7 @@ def test_tasks_are_lines_with_the_flag(words):
     assert [json.loads(line)["id"] for line in done.out.splitlines()] == listed(busy())
 
 
-def test_a_list_that_fails_is_told():
+def test_a_list_that_fails_is_reported():
     agent = FakeAgent()
     agent.inject(Respond(status=403), on="ListTasks")
     done = holdfast("task", "list", "-o", "json", agent=agent)

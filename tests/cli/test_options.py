@@ -667,7 +667,7 @@ def test_an_option_that_is_not_much_like_another_is_not_taken_for_it(words):
         ("a b", "is no bearer token: it has a character where a token has none (RFC 6750)"),
     ],
 )
-def test_what_is_wrong_with_a_token_is_told(token, why):
+def test_what_is_wrong_with_a_token_is_reported(token, why):
     assert refused("send", "hello", "--bearer", token).endswith(why)
 
 
@@ -680,7 +680,7 @@ def test_what_is_wrong_with_a_token_is_told(token, why):
         ("INSECURE", "maybe", "'maybe' is neither true nor false; write 1 or 0"),
     ],
 )
-def test_a_wrong_variable_is_told_by_its_own_name(name, value, says):
+def test_a_wrong_variable_is_reported_by_its_own_name(name, value, says):
     message = refused("send", "hello", env={f"A2ACLI_{name}": value})
     assert message.startswith(f"Invalid value for A2ACLI_{name} in the environment: {says}")
 
@@ -1072,7 +1072,7 @@ def test_a_card_leads_no_further_inside_the_network():
     assert "card get -o json" in done.error["hint"]
 
 
-def test_a_reply_beyond_the_limits_is_told_without_words_for_programs():
+def test_reply_beyond_the_limits_is_reported_in_words_for_people():
     deep = {"a": "x"}
     for _ in range(200):
         deep = {"a": deep}
@@ -1281,7 +1281,7 @@ async def test_a_reply_that_comes_in_pieces_is_logged_in_whole_lines(caplog):
     assert lines == ["< data: secret", "< data: x", "< data: y", "< end"]
 
 
-def test_without_debug_only_the_wait_for_another_try_is_told():
+def test_without_debug_only_the_wait_before_a_retry_is_reported():
     agent = FakeAgent(lambda _: completes("done", after=3))
     agent.inject(Respond(status=503), on="GetTask")
     done = holdfast("send", "hello", agent=agent)
@@ -1580,7 +1580,7 @@ def test_a_refused_version_is_named_with_those_of_the_card():
         (["send", "hi", "--output", "yaml"], None),
     ],
 )
-def test_a_misspelt_value_is_told_with_the_one_that_is_meant(words, meant):
+def test_a_misspelt_value_is_reported_with_the_one_that_is_meant(words, meant):
     done = holdfast(*words)
     error = done.err.splitlines()[0]
     assert (done.exit, error.startswith("Error: Invalid value for ")) == (2, True)

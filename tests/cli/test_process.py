@@ -71,7 +71,7 @@ def test_an_interruption_before_the_card_arrives_says_that_nothing_was_sent():
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_an_interruption_of_a_stream_is_quiet_and_says_how_to_go_on(form):
+def test_interruption_of_a_stream_is_quiet_and_says_how_to_resume(form):
     agent = FakeAgent(streams("one", "two", every=3000))
     words = ("send", "hello", "--stream", "-o", form)
     with served(agent) as url, start(*words, "-a", url) as process:
@@ -102,7 +102,7 @@ def test_a_reader_that_leaves_a_stream_ends_it_quietly(form):
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_on_a_terminal_a_reader_that_leaves_a_stream_is_told_how_to_pick_it_up(form):
+def test_stream_left_on_a_terminal_says_how_to_resume_it(form):
     agent = FakeAgent(streams(*["word "] * 300, every=0.02))
     words = ("send", "hello", "--stream", "-o", form)
     terminal, stderr = os.openpty()
@@ -133,7 +133,7 @@ def leave_after_the_state(process):
     process.stdout.close()
 
 
-def test_an_interruption_where_nobody_reads_says_how_to_go_on():
+def test_interruption_of_unread_output_says_how_to_resume():
     agent = FakeAgent(lambda _: works_forever())
     with served(agent) as url, start("send", "hello", "--stream", "-a", url) as process:
         leave_after_the_state(process)
@@ -143,7 +143,7 @@ def test_an_interruption_where_nobody_reads_says_how_to_go_on():
     assert said == f"Hint: holdfast task subscribe --stream task-1 --agent-card {url}\n"
 
 
-def test_a_failure_is_told_though_nobody_reads_the_output():
+def test_failure_is_reported_though_the_output_is_not_read():
     agent = FakeAgent(lambda _: works_forever())
     words = ("send", "hello", "--stream", "--timeout", "1s")
     with served(agent) as url, start(*words, "-a", url) as process:
@@ -160,7 +160,7 @@ def test_a_stream_shows_text_before_it_is_over():
         process.kill()
 
 
-def test_a_stream_that_is_cut_on_a_socket_goes_on():
+def test_a_stream_that_is_cut_on_a_socket_continues():
     agent = FakeAgent(streams("one ", "two ", "three", every=0.2))
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     agent.inject(Reset(after_events=1), on="SubscribeToTask")
@@ -193,7 +193,7 @@ def test_a_reader_that_left_is_no_drama(words):
 
 
 @pytest.mark.parametrize(("after", "words"), [(0, "task get"), (0.1, "task get --wait")])
-def test_a_task_is_named_on_stderr_where_nobody_read_its_id(after, words):
+def test_task_is_named_on_stderr_if_its_id_was_not_read(after, words):
     done, url = unread(FakeAgent(completes("x", after=after)), "send", "hello")
     hint = f"Hint: holdfast {words} task-1 --agent-card {url}\n"
     assert (done.returncode, done.stderr) == (NOBODY_READS, hint)
@@ -235,7 +235,7 @@ def answering(turn):
     ],
     ["text", "json"],
 )
-def test_an_output_that_takes_nothing_more_is_told(said, form):
+def test_an_output_that_takes_nothing_more_is_reported(said, form):
     words, so_far, hint = said
     with served(FakeAgent(answering)) as url, Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -310,7 +310,7 @@ def test_a_closed_input_is_a_usage_error():
         ["--version"],
     ],
 )
-def test_a_closed_output_is_told_before_anything_is_sent(words):
+def test_a_closed_output_is_reported_before_anything_is_sent(words):
     agent = FakeAgent()
     with served(agent) as url:
         done = redirected(">&-", *words, A2ACLI_AGENT_CARD=url)
@@ -545,7 +545,7 @@ def test_an_api_key_on_a_socket(called, location):
     }[location]
 
 
-def test_a_certificate_that_nobody_knows_is_refused_unless_told_otherwise(called):
+def test_unknown_certificate_is_refused_by_default(called):
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)

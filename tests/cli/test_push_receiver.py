@@ -140,7 +140,7 @@ def test_push_002_ctrl_c_ends_it_and_takes_the_configuration_back():
     assert len(run.agent.calls("DeleteTaskPushNotificationConfig")) == 1
 
 
-def test_push_002_an_address_where_nobody_can_listen():
+def test_push_002_address_that_cannot_be_listened_on():
     with socket.create_server(("127.0.0.1", 0)) as taken, served(FakeAgent()) as url:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         words = ("task", "push-config", "receive", TASK, "--listen", where, "-o", "json")
@@ -149,7 +149,7 @@ def test_push_002_an_address_where_nobody_can_listen():
     assert where in done.error["message"]
 
 
-def test_push_002_an_agent_that_does_not_push_is_told_by_the_protocols_name():
+def test_push_002_an_agent_that_does_not_push_is_reported_by_the_protocols_name():
     words = ("task", "push-config", "receive", TASK, "-o", "json")
     with served(FakeAgent(versions=("1.0",))) as url:
         done = holdfast(*words, card=url, on_sockets=True)

@@ -88,7 +88,7 @@ def test_a_task_that_failed_is_what_came_of_a_call(left):
     assert "State: TASK_STATE_FAILED\n" in done.out
 
 
-def test_a_call_of_which_nobody_knows_is_told_with_what_was_looked_at(left):
+def test_call_with_unknown_outcome_names_where_it_was_searched(left):
     left.add("m1")
     agent = FakeAgent()
     done = left.resume(agent=agent)
@@ -218,7 +218,7 @@ def test_a_call_that_is_held_is_not_forgotten(left):
     assert "check --journal" not in done.err
 
 
-def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
+def test_call_that_ends_while_it_is_forgotten_is_reported(left):
     left.add("m1")
 
     def engine(*, verify):
@@ -262,7 +262,7 @@ def held(left, agent, *, is_alive, outcome=None):
     return left.resume("-o", "json", engine=lambda *, verify: Renewed(agent), wall=wall)
 
 
-def test_a_call_that_somebody_works_on_is_named_and_left(left):
+def test_call_that_another_client_holds_is_named_and_skipped(left):
     agent = FakeAgent()
     done = held(left, agent, is_alive=True)
 
@@ -275,7 +275,7 @@ def test_a_call_that_somebody_works_on_is_named_and_left(left):
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("answered", 0), ("unknown", 1)])
-def test_a_call_that_somebody_brings_to_its_end_is_named_and_left(left, outcome, code):
+def test_call_that_another_client_finishes_is_named_and_skipped(left, outcome, code):
     agent = FakeAgent()
     done = held(left, agent, is_alive=True, outcome=outcome)
 
@@ -284,7 +284,7 @@ def test_a_call_that_somebody_brings_to_its_end_is_named_and_left(left, outcome,
     assert agent.calls("GetTask") == []
 
 
-def test_a_call_of_a_program_that_died_is_gone_on_with_when_that_is_clear(left):
+def test_call_of_a_crashed_program_is_resumed_once_the_crash_is_certain(left):
     agent = FakeAgent()
     done = held(left, agent, is_alive=False)
 
@@ -297,7 +297,7 @@ def test_a_call_of_a_program_that_died_is_gone_on_with_when_that_is_clear(left):
     ("content", "told"),
     [(None, "there is no journal "), (b"notes, and nothing else", "is not a SQLite database")],
 )
-def test_a_journal_that_cannot_be_used_is_told(left, content, told):
+def test_a_journal_that_cannot_be_used_is_reported(left, content, told):
     if content is not None:
         left.path.write_bytes(content)
     done = left.resume("-o", "json")
@@ -321,7 +321,7 @@ def test_a_missing_journal_is_named_with_what_creates_one_and_is_not_created(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_agent_that_cannot_be_called_is_told_and_the_others_are_gone_on_with(left):
+def test_agent_that_cannot_be_called_is_reported_and_the_others_are_called(left):
     left.add("m1", agent="ftp://agent.test")
     left.add("m2")
     done = left.resume("-o", "json", card=None, agent=FakeAgent())
@@ -415,7 +415,7 @@ def spoil(path):
 
 
 @pytest.mark.parametrize("words", [(), ("--list",)])
-def test_a_journal_with_damaged_pages_is_told(left, words):
+def test_a_journal_with_damaged_pages_is_reported(left, words):
     left.add("m1")
     spoil(left.path)
     done = left.resume(*words, "-o", "json", agent=FakeAgent())
@@ -435,7 +435,7 @@ def test_listing_writes_nothing(left):
     assert [*left.path.parent.iterdir()] == [left.path]
 
 
-def test_a_journal_that_cannot_be_written_is_told_where_a_call_is_to_be_forgotten(left):
+def test_a_journal_that_cannot_be_written_is_reported_where_a_call_is_to_be_forgotten(left):
     left.add("m1")
 
     def engine(*, verify):

@@ -112,7 +112,7 @@ def test_a_failed_task_is_an_answer_and_the_first_one_comes_with_its_reason(tmp_
     assert f"Warning: line 1: {reason}; 2 more failed\n" in done.err
 
 
-def test_a_task_that_waits_for_an_authorization_is_told_when_the_time_is_over(tmp_path):
+def test_timeout_of_a_task_that_waits_for_an_authorization_says_so(tmp_path):
     runs = Runs(tmp_path, FakeAgent(lambda _: needs_auth("Log in.")))
     done = runs("--timeout", "5s", lines=["a"])
 
@@ -195,7 +195,7 @@ def test_a_bad_line_is_named_and_skipped_where_that_is_wanted(runs, line):
     assert runs.texts == {1: "FIRST", 3: "LAST"}
 
 
-def test_a_bad_line_ends_the_sending_and_what_is_under_way_is_not_lost(tmp_path):
+def test_run_with_a_bad_line_stops_sending_and_keeps_lines_in_flight(tmp_path):
     runs = Runs(tmp_path, echo(after=10))
     done = runs(lines=["a", "b", "{", "c"])
 
@@ -441,7 +441,7 @@ def test_an_agent_that_is_away_for_a_while_is_waited_for(tmp_path):
     assert runs("--concurrency", "4").exit == 0
 
 
-def test_an_agent_that_lets_nobody_in_ends_the_sending_without_waiting(tmp_path):
+def test_agent_that_refuses_credentials_ends_the_sending_without_waiting(tmp_path):
     runs = Runs(tmp_path, echo())
     runs.agent.inject(Respond(status=401), on="SendStreamingMessage", times=10_000)
     done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
@@ -468,7 +468,7 @@ class GoneAgent(FakeAgent):
         return completes(turn.message.text.upper(), after=20)
 
 
-def test_an_agent_that_dies_is_told_at_once_and_left_after_minutes(tmp_path):
+def test_crashed_agent_is_reported_at_once_and_abandoned_after_minutes(tmp_path):
     runs = Runs(tmp_path, GoneAgent(100_000))
     down = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
 
@@ -526,7 +526,7 @@ def test_an_agent_that_is_away_at_the_start_for_long_ends_the_run(tmp_path):
     assert "; then, to resume: holdfast run --input" in done.err
 
 
-def test_somebody_who_does_not_wait_for_an_agent_that_is_away_is_told_how_to_go_on(tmp_path):
+def test_command_that_does_not_wait_for_an_unreachable_agent_says_how_to_resume(tmp_path):
     runs = Runs(tmp_path)
     runs.agent.inject(Refuse(), on="GetAgentCard", times=10_000)
     done = runs(lines=["a", "b"], stops=[20])
@@ -552,7 +552,7 @@ def test_an_address_that_is_wrong_ends_the_run_at_once(runs, fault, code):
     assert "Summary: " not in done.err
 
 
-def test_a_name_that_nobody_has_ends_the_run_at_once(runs):
+def test_unknown_name_ends_the_run_at_once(runs):
     done = runs(lines=["a"], card="http://nowhere.test")
 
     assert done.exit == 3
@@ -583,7 +583,7 @@ def test_lines_whose_ids_are_taken_do_not_end_the_sending(runs):
     assert "cannot be reached" not in done.err
 
 
-def test_a_call_that_was_forgotten_is_told_as_that_and_not_sent_again(tmp_path):
+def test_forgotten_call_is_reported_and_not_sent_again(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     runs("--grace", "0", lines=["a"], stops=[5])
     (message_id,) = runs.agent.executions
@@ -639,7 +639,7 @@ def test_errors_of_earlier_runs_are_still_errors(runs):
     assert "Error: 1 of 2 lines has no answer\n" in again.err
 
 
-def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
+def test_unknown_message_is_sent_again_under_another_id(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     first = runs("--run-id", "r", lines=["a"])
     assert "Hint: to send them again, although the agent may have executed them: " in first.err
@@ -650,7 +650,7 @@ def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
     assert runs.texts == {1: "A"}
 
 
-def test_what_is_still_under_way_is_waited_for_once_more(tmp_path):
+def test_lines_still_in_flight_are_awaited_again(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     first = runs("--timeout", "5s", lines=["a"])
     assert "Hint: to retry these: " in first.err
@@ -691,7 +691,7 @@ def left(tmp_path, *lines):
 
 
 @pytest.mark.parametrize("line", ["a", '{"id": "x", "text": "a"}'])
-def test_what_an_input_that_was_moved_has_under_way_is_not_sent_once_more(tmp_path, line):
+def test_lines_in_flight_of_a_moved_input_are_not_sent_again(tmp_path, line):
     runs = left(tmp_path, line)
     done = runs()
 
@@ -707,7 +707,7 @@ def test_what_an_input_that_was_moved_has_under_way_is_not_sent_once_more(tmp_pa
     assert runs.sent == 1
 
 
-def test_a_name_that_was_left_out_is_told(tmp_path):
+def test_a_name_that_was_left_out_is_reported(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
     done = runs()
@@ -724,13 +724,13 @@ def test_the_same_line_is_sent_by_a_run_that_is_given_a_name(tmp_path):
     assert len(runs.agent.executions) == 2
 
 
-def test_other_lines_are_sent_whatever_other_runs_have_under_way(tmp_path):
+def test_other_lines_are_sent_whatever_other_runs_have_in_flight(tmp_path):
     runs = left(tmp_path, "a", '{"id": 1, "text": "b"}')
 
     assert runs(lines=["b", '{"id": 1, "text": "other"}']).exit == 0
 
 
-def test_a_line_that_is_over_may_be_under_way_in_another_run(tmp_path):
+def test_a_line_that_is_over_may_be_in_flight_in_another_run(tmp_path):
     runs = left(tmp_path, "a")
     runs("--run-id", "other")
 
@@ -740,7 +740,7 @@ def test_a_line_that_is_over_may_be_under_way_in_another_run(tmp_path):
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
+def test_after_an_interruption_calls_in_flight_finish(tmp_path):
     runs = Runs(tmp_path, echo(after=10))
     many = [str(number) for number in range(10)]
     done = runs("--concurrency", "4", "--rate", "50/s", lines=many, stops=[5])
@@ -760,7 +760,7 @@ def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
 
 
 @pytest.mark.parametrize(("grace", "stops"), [("200s", [5, 6]), ("2s", [5]), ("0", [5])])
-def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace, stops):
+def test_call_that_was_not_awaited_is_resumed_by_the_next_run(tmp_path, grace, stops):
     runs = Runs(tmp_path, echo(after=100))
     many = [str(number) for number in range(10)]
     done = runs("--concurrency", "4", "-o", "json", "--grace", grace, lines=many, stops=stops)
@@ -800,7 +800,7 @@ def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace,
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, words, told):
+def test_a_file_that_cannot_be_used_is_reported_before_anything_is_sent(tmp_path, words, told):
     (tmp_path / "in").write_text("a\n")
     (tmp_path / "notes").write_text("my own notes, with no end of the line")
     given = {"--input": "{}/in", "--results": "{}/out", "--journal": "{}/calls.db"}
@@ -835,7 +835,7 @@ def test_a_journal_is_named_as_a_program_names_it(runs):
     assert f"Error: {runs.journal} is named by --results and by --journal" in shared.err
 
 
-def test_a_result_in_the_middle_of_something_else_is_left_alone(runs):
+def test_result_inside_another_value_is_unchanged(runs):
     first = '{"line":1,"digest":"0123456789abcdef","task":{}}\n'
     content = f'{first}{{"line":2}}\n{{"line":3,"ta'
     runs.output.write_text(content)
@@ -907,7 +907,7 @@ def test_an_output_that_is_gone_ends_the_sending_and_no_answer_is_lost(tmp_path,
     assert len(runs.texts) == 10
 
 
-def test_what_is_under_way_is_not_waited_for_where_nobody_reads_results(tmp_path):
+def test_calls_in_flight_are_not_awaited_if_results_are_not_read(tmp_path):
     agent = FakeAgent(lambda turn: completes("x", after=0 if turn.message.text == "0" else 3000))
     source = tmp_path / "in.txt"
     source.write_text("".join(f"{number}\n" for number in range(5)))
@@ -1029,7 +1029,7 @@ def test_service_parameters_go_with_each_message(runs):
 # ── Processes ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_run_that_was_killed_goes_on_with_the_same_command(tmp_path):
+def test_a_run_that_was_killed_continues_with_the_same_command(tmp_path):
     agent = echo(after=0.2)
     source, output = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("".join(f"line {number}\n" for number in range(1, 41)))
@@ -1140,7 +1140,7 @@ def test_without_a_terminal_the_progress_is_reported_now_and_then(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
-def test_somebody_who_looks_on_is_told_how_many_of_how_many_are_done(tmp_path):
+def test_progress_on_a_terminal_counts_finished_lines(tmp_path):
     import fcntl
     import pty
     import struct

@@ -116,7 +116,7 @@ def test_when_help_is_asked_for(run, place):
 
 
 @EVERY_PLACE
-def test_when_there_is_a_command_to_go_on(run, place):
+def test_when_there_is_a_command_to_continue(run, place):
     done = run(place, "send", "hello", "--async")
     assert done.exit in {0, 2, 3}
 
@@ -180,7 +180,7 @@ def test_no_service_parameter_shows_its_value_whatever_it_is_called(form, param)
     assert f"{name.lower()}: ***" in done.err
 
 
-def test_one_too_short_to_be_looked_for_is_not_logged_either():
+def test_secret_too_short_to_be_searched_is_not_logged_either():
     done = holdfast("send", "hello", "--async", "--svc-param", "x-one:k7", "--debug")
     assert "x-one: ***" in done.err
 
@@ -193,6 +193,6 @@ def test_the_headers_of_the_protocol_itself_are_logged_as_they_are():
     assert "a2a-version: 1.0" in done.err
 
 
-def test_a_short_key_in_a_service_parameter_is_warned_about_where_nobody_is_verified():
+def test_short_key_in_a_service_parameter_is_warned_about_without_verification():
     done = holdfast("send", "hello", "--async", "--svc-param", "x-one:pw", "--insecure")
     assert "SECURITY: a credential, or what may be one" in done.err

@@ -70,7 +70,7 @@ def test_skill_001_what_it_says_to_look_at_is_there():
     assert failed.error.keys() >= {"code", "hint"}
 
 
-def test_skill_001_it_is_installed_where_agents_look_for_it(tmp_path):
+def test_skill_001_skill_is_installed_where_agents_find_it(tmp_path):
     words = ("skill", "install", "--to", str(tmp_path))
     done = holdfast(*words, card=None)
     place = tmp_path / ".agents" / "skills" / "holdfast"

@@ -248,7 +248,7 @@ def test_send_001_starts_an_interaction(agent):
     assert agent.executions() == 1
 
 
-def test_send_002_waits_unless_told_otherwise(agent):
+def test_send_002_waits_by_default(agent):
     done = agent.run("send", "slow 0.4 done", *SOON)
     assert done.field("State") == "TASK_STATE_COMPLETED"
 
@@ -289,7 +289,7 @@ def test_send_003_stream_of_a_message_is_a_clean_end(agent):
 
 
 @pytest.mark.parametrize(("word", "state"), [("ask", "INPUT"), ("auth", "AUTH")])
-def test_send_003_stream_stops_where_somebody_must_act(agent, word, state):
+def test_send_003_stream_stops_where_the_user_must_act(agent, word, state):
     done = agent.run("send", f"{word} please", "--stream")
     found = read_text_output(done.out)
     assert done.exit == 0
@@ -631,7 +631,7 @@ def test_task_poll_002_an_interruption_does_not_lose_the_task(fake, form):
 
 
 @pytest.mark.parametrize(("word", "state"), [("ask", "INPUT"), ("auth", "AUTH")])
-def test_task_poll_003_a_wait_stops_where_somebody_must_act(agent, word, state):
+def test_task_poll_003_a_wait_stops_where_the_user_must_act(agent, word, state):
     sent = agent.run("send", f"{word} please", *SOON)
     waited = agent.run("task", "get", "--wait", sent.field("Task ID"), *SOON)
     for done in (sent, waited):
@@ -925,7 +925,7 @@ def test_out_005_nothing_steers_a_terminal():
         assert "red" in done.out
 
 
-def test_out_005_nobody_is_asked_anything(fake):
+def test_out_005_command_asks_no_questions(fake):
     for words in (["send"], ["send", "ask Which?"], ["task", "get"], ["card"], []):
         fake.run(*words, stdin=b"")  # whoever read from it would find its end, or wait for ever
     assert fake.run("send", "ask Which?").field("State") == "TASK_STATE_INPUT_REQUIRED"
@@ -1307,7 +1307,7 @@ def test_ver_001_an_older_version_that_no_card_declares_is_warned_of(words):
 
 
 @pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"]])
-def test_ver_001_what_to_pass_to_an_older_agent_is_told(words):
+def test_ver_001_what_to_pass_to_an_older_agent_is_reported(words):
     fake = Fake(FakeAgent(versions=("0.3",)))
     done = fake.run(*words, "-o", "json", "--a2a-version", "1.0")
     assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
@@ -1316,7 +1316,7 @@ def test_ver_001_what_to_pass_to_an_older_agent_is_told(words):
     assert {call.operation for call in fake.agent.received} == {"GetAgentCard"}
 
 
-def test_ver_001_an_agent_that_does_not_speak_what_its_card_says_is_told_of():
+def test_ver_001_agent_that_does_not_speak_the_version_of_its_card_is_reported():
     fake = Fake(FakeAgent(versions=("0.3",), card=card_with(interface())))
     done = fake.run("send", "hello", "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "MethodNotFoundError")
@@ -1331,7 +1331,7 @@ def test_ver_001_an_agent_of_both_versions_is_spoken_to_in_the_newer_one():
     assert fake.versions() == {"1.0"}
 
 
-def test_ver_001_what_the_agent_says_of_the_version_is_told(fake):
+def test_ver_001_what_the_agent_says_of_the_version_is_reported(fake):
     error = {"code": -32009, "message": "not this one"}
     answer = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     json_type = {"content-type": "application/json"}
@@ -1617,7 +1617,7 @@ def test_task_subscribe_001_without_the_flag_gives_the_task_at_its_end(agent):
     assert task["artifacts"][0]["parts"] == [{"text": "done"}]
 
 
-def test_task_subscribe_002_a_stream_that_was_cut_is_taken_up_again():
+def test_task_subscribe_002_a_stream_that_was_cut_is_resumed():
     fake = Fake(FakeAgent(streams("one ", "two ", "three", every=10)))
     fake.agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     fake.agent.inject(Cut(after_events=2), on="SubscribeToTask")
@@ -1820,7 +1820,7 @@ def test_chat_001_carries_the_context_and_the_task_of_what_is_asked(agent):
     assert len(made) == 2
 
 
-def test_chat_001_the_command_that_goes_on_can_be_run_as_it_is_printed(agent):
+def test_chat_001_the_command_that_continues_can_be_run_as_it_is_printed(agent):
     asked = agent.run("chat", *SOON, terminal=Typist("ask Which city?"))
     words = resume_command(asked)
     done = agent.run(*words, *SOON, card=None, terminal=Typist("Paris"))

@@ -121,7 +121,7 @@ def test_a_status_message_closes_the_block_and_the_artifact_is_named_again():
     )
 
 
-def test_artifacts_that_grow_together_are_told_apart():
+def test_artifacts_that_grow_together_are_distinguished():
     done = follow(
         plan(
             artifact(Part(text="a"), artifact_id="1", name="first"),
@@ -134,12 +134,12 @@ def test_artifacts_that_grow_together_are_told_apart():
     ]  # fmt: skip
 
 
-def test_text_that_is_taken_back_is_told_so():
+def test_retracted_text_is_reported():
     done = follow(plan(artifact(Part(text="draft")), artifact(Part(text="final"))))
     assert "Text:\ndraft\n\nArtifact replaced: report\nText:\nfinal\n\n" in done.out
 
 
-def test_a_whole_artifact_that_goes_on_is_only_added_to():
+def test_whole_artifact_that_grows_is_only_appended_to():
     longer = artifact(Part(text="one two"), Part(data=1), Part(text=" three"))
     done = follow(plan(artifact(Part(text="one")), longer, longer))
     told = "Artifact: report\nText:\none two\n\nData:\n1\n\nText:\n three\n\n"
@@ -178,7 +178,7 @@ def test_the_whole_task_at_the_end_repeats_nothing():
     assert done.out.endswith(ENDED)
 
 
-def test_an_artifact_that_the_task_has_no_longer_is_told():
+def test_artifact_that_the_task_no_longer_has_is_reported():
     status = TaskStatus(state=TaskState.WORKING)
     told = Artifact(artifact_id="a1", name="report", parts=(Part(text="x"), Part(data=1)))
     before = Task(id="t", status=status, artifacts=(told,))
@@ -366,7 +366,7 @@ def test_a_warning_begins_a_line_of_its_own_where_a_terminal_shows_both():
     assert "Text:\none two\n\n" in done.out
 
 
-def test_a_stream_that_cannot_be_picked_up_yet_is_told():
+def test_stream_that_cannot_be_resumed_yet_is_reported():
     agent = FakeAgent(streams("one ", "two", every=60))
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     agent.inject(Refuse(), on="SubscribeToTask", times=2)
@@ -378,7 +378,7 @@ def test_a_stream_that_cannot_be_picked_up_yet_is_told():
     )
 
 
-def test_a_task_that_ended_while_nobody_listened_is_told_to_its_end():
+def test_task_that_ended_while_disconnected_is_emitted_to_its_end():
     agent = FakeAgent(streams("one ", "two", every=1))
     agent.inject(Stall(phase="idle", after_events=3), on="SendStreamingMessage")
     done = holdfast("send", "hello", "--stream", agent=agent)
@@ -395,7 +395,7 @@ def test_who_waits_for_the_outcome_hears_nothing_of_cuts():
     assert "Text:\none two\n\n" in done.out
 
 
-def test_where_subscriptions_lead_to_nothing_the_task_is_looked_at_and_that_is_told():
+def test_where_subscriptions_lead_to_nothing_the_task_is_looked_at_and_that_is_reported():
     agent = FakeAgent(streams("one ", "two", every=5))
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     agent.inject(Fail(code=-32601), on="SubscribeToTask", times=20)
@@ -405,7 +405,7 @@ def test_where_subscriptions_lead_to_nothing_the_task_is_looked_at_and_that_is_t
     assert "may be missing" in done.err
 
 
-def test_a_stream_that_is_lost_for_good_says_how_to_go_on():
+def test_a_stream_that_is_lost_for_good_says_how_to_continue():
     agent = FakeAgent(works_forever())
     agent.inject(Cut(after_events=2), on="SendStreamingMessage")
     agent.inject(Refuse(), on="SubscribeToTask", times=1000)
@@ -435,7 +435,7 @@ def test_a_message_whose_stream_never_began_is_not_sent_again():
         (needs_auth("Log in"), "AUTH_REQUIRED", "holdfast task get --wait --through-auth task-1"),
     ],
 )
-def test_it_stops_where_somebody_must_act(behaviour, state, hint, stays_open):
+def test_it_stops_where_the_user_must_act(behaviour, state, hint, stays_open):
     done = follow(behaviour, streaming=Streaming(stays_open=stays_open))
     assert done.exit == 0
     last = done.out.split("Task ID: ")[-1]
@@ -463,7 +463,7 @@ def test_what_broke_a_connection_is_not_why_a_task_failed():
     assert "Warning: task task-1 failed (TASK_STATE_FAILED)\n" in done.err
 
 
-def test_the_timeout_closes_what_is_open_and_says_how_to_go_on():
+def test_the_timeout_closes_what_is_open_and_says_how_to_continue():
     done = follow(streams("one", "two", every=60), "--timeout", "90s")
     assert done.exit == 5
     assert done.out.endswith(
@@ -472,7 +472,7 @@ def test_the_timeout_closes_what_is_open_and_says_how_to_go_on():
     assert f"Hint: holdfast task subscribe --stream task-1 --agent-card {AGENT}\n" in done.err
 
 
-def test_an_agent_without_streams_is_looked_at_and_that_is_told():
+def test_an_agent_without_streams_is_looked_at_and_that_is_reported():
     for form in ("text", "json"):
         done = follow(completes("fine", after=5), "-o", form, streaming=False)
         assert done.exit == 0
@@ -489,7 +489,7 @@ def test_a_flag_for_streams_beats_a_variable_against_them():
     assert done.out.endswith(ENDED)
 
 
-def test_ctrl_c_says_how_to_go_on():
+def test_ctrl_c_says_how_to_continue():
     class Interrupted:
         """An engine in whose stream somebody presses Ctrl-C at the third event."""
 
@@ -566,7 +566,7 @@ def test_a_task_that_is_over_is_its_only_event():
     assert (done.exit, done.out) == (0, holdfast("task", "get", "task-1", agent=agent).out)
 
 
-def test_a_task_that_is_unknown_is_told_by_its_error():
+def test_a_task_that_is_unknown_is_reported_by_its_error():
     done = holdfast("task", "subscribe", "nope", "--stream", "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "TaskNotFoundError")
 

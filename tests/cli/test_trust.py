@@ -174,7 +174,7 @@ def test_a_found_file_may_require_a_signature(run, found):
 
 
 @pytest.mark.rule("P23")
-def test_what_is_ignored_is_told_once_also_with_a_usage_error(run, found):
+def test_what_is_ignored_is_reported_once_also_with_a_usage_error(run, found):
     found.write_text("A2ACLI_CLIENT_ID=evil\n")
     told = f"Warning: {found}, line 1: A2ACLI_CLIENT_ID is ignored: "
     for words in (["send", "hello"], ["auth", "login"], ["send", "hello", "-o", "json"]):
@@ -186,7 +186,7 @@ def test_what_is_ignored_is_told_once_also_with_a_usage_error(run, found):
 # ── What a hostile directory was good for ────────────────────────────────────────────────────
 
 
-def test_a_login_sends_no_file_to_whoever_wrote_the_working_directory(run, found, tmp_path):
+def test_login_sends_no_file_to_hosts_named_in_the_working_directory(run, found, tmp_path):
     secret = tmp_path / "id_ed25519"
     secret.write_text(f"{SECRET}\n")
     found.write_text(
@@ -336,7 +336,7 @@ def test_insecure_names_its_source_each_time(run, own):
 
 
 @pytest.mark.parametrize("value", ["0", ""])
-def test_the_environment_may_turn_a_signature_off_and_that_is_told(run, own, value):
+def test_the_environment_may_turn_a_signature_off_and_that_is_reported(run, own, value):
     own.write_text("A2ACLI_REQUIRE_SIGNATURE=1\n")
     env = {"A2ACLI_REQUIRE_SIGNATURE": value}
     done = run("send", "hello", env=env)

@@ -442,7 +442,7 @@ def test_making_a_client_needs_no_event_loop_and_fetches_nothing():
     assert isinstance(connect(URL), Client)
 
 
-async def test_a_client_can_be_closed_twice_and_closes_no_lent_engine():
+async def test_a_client_can_be_closed_twice_and_closes_no_borrowed_engine():
     network = Closing(FakeAgent())
     client = connect(URL, engine=network)
     await client.ask("hello")
@@ -508,7 +508,7 @@ async def test_a_card_is_asked_for_no_longer_than_the_caller_waits(operation):
         ('\n{"name": 1}', "the agent URL is JSON; a card is passed as an AgentCard"),
     ],
 )
-def test_what_is_no_address_at_all_is_told_without_a_guess(agent, says):
+def test_what_is_no_address_at_all_is_reported_without_a_guess(agent, says):
     with pytest.raises(ValueError, match=says) as caught:
         connect(agent)
     assert "did you mean" not in str(caught.value)
@@ -764,7 +764,7 @@ async def test_what_narrows_a_list_is_checked(options, kind, what):
         ({"bindings": ["nope"]}, "'nope' in bindings is not a binding; there are JSONRPC, HTTP"),
     ],
 )
-def test_what_is_refused_is_told_what_it_must_be(options, said):
+def test_refused_value_is_reported_with_what_it_must_be(options, said):
     assert said in str(refused(URL, **options))
 
 
@@ -810,7 +810,7 @@ def test_what_would_be_no_address_even_so_is_not_suggested(address):
 
 
 @pytest.mark.parametrize("said", ["hello", "Book a table."])
-async def test_an_agent_and_a_message_that_are_swapped_are_told_apart(said):
+async def test_an_agent_and_a_message_that_are_swapped_are_distinguished(said):
     with pytest.raises(ValueError, match="the agent comes first, and then the message"):
         await ask(said, URL)
 
@@ -831,7 +831,7 @@ async def test_what_is_wrong_with_an_agent_is_told_whatever_the_message():
         ("observers", 7, "not int"),
     ],
 )
-def test_what_is_to_be_a_list_is_told_how_it_becomes_one(name, given, advice):
+def test_value_instead_of_a_list_is_reported_with_how_to_make_one(name, given, advice):
     assert str(refused(URL, **{name: given})) == f"{name} must be a sequence, {advice}"
 
 

@@ -247,9 +247,7 @@ async def test_a_status_taken_out_of_the_refusals_proves_nothing(binding, status
     ids=["reset", "cut", "stall", "502"],
 )
 @each_way_to_send
-async def test_a_lost_reply_is_told_with_everything_that_is_known(
-    binding, fault, cause, how, operation
-):
+async def test_lost_reply_is_reported_with_all_known_facts(binding, fault, cause, how, operation):
     agent = FakeAgent(streaming=operation == "SendStreamingMessage")
     agent.inject(Refuse(), on=operation)
     agent.inject(fault, on=operation)

@@ -143,7 +143,7 @@ def waiter(look, deliveries, seconds=9):
 
 
 @pytest.mark.parametrize("look", [None, Looks(WORKING)])
-async def test_news_of_the_task_end_the_wait_and_nobody_is_asked(look):
+async def test_news_of_the_task_ends_the_wait_without_a_question(look):
     deliveries = Deliveries((1, WORKING), (3, COMPLETED))
 
     assert await waiter(look, deliveries).wait(is_over) is COMPLETED
@@ -295,7 +295,7 @@ async def test_ask_raises_for_a_task_that_ends_badly(binding, streaming, plan, k
 
 @both_bindings
 @both_ways
-async def test_ask_raises_for_a_task_that_somebody_cancels(binding, streaming):
+async def test_ask_raises_for_a_task_that_another_client_cancels(binding, streaming):
     agent = FakeAgent(lambda _turn: works_forever(), streaming=streaming)
     client = connected(agent, binding)
     asking = asyncio.create_task(client.ask("hello"))
@@ -342,7 +342,7 @@ async def test_an_agent_that_restarts_is_asked_again(binding):
 
 
 @both_bindings
-async def test_a_busy_agent_is_left_alone_as_it_asks(binding):
+async def test_rate_limited_agent_is_not_called_before_retry_after(binding):
     agent = FakeAgent(lambda _turn: completes("done", after=3), streaming=False)
     client = connected(agent, binding, resilience=Resilience.off())
     agent.inject(rate_limited(retry_after=40), on="GetTask")
@@ -367,7 +367,7 @@ def busy_after(agent, seconds):
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("after", [0, 10], ids=["from the beginning", "when it was seen"])
-async def test_a_wait_goes_on_however_long_the_agent_asks_to_wait(binding, streaming, after):
+async def test_a_wait_continues_however_long_the_agent_asks_to_wait(binding, streaming, after):
     agent = FakeAgent(lambda _turn: completes("done", after=30), streaming=streaming)
     client = connected(agent, binding)
     task = await client.send_message("hello", return_immediately=True)

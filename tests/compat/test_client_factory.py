@@ -456,7 +456,7 @@ async def test_a_filter_of_one_client_stands_in_place_of_the_factorys(prefer):
     assert "/rest" in agent.received[0].url
 
 
-async def test_the_clients_own_bindings_go_on_beside_another():
+async def test_the_clients_own_bindings_continue_beside_another():
     agent, own = FakeAgent(), Own()
     factory = made(agent)
     factory.register("OWN", lambda *_: own)
@@ -491,7 +491,7 @@ async def test_what_a_transport_does_not_say_of_a_message_is_unknown():
     assert len(own.calls) == 1
 
 
-async def test_a_message_under_way_in_another_transport_may_have_been_sent():
+async def test_message_in_flight_in_another_transport_may_have_been_sent():
     class Hanging(Own):
         async def unary(self, call, /):
             await asyncio.sleep(1000)
@@ -665,7 +665,7 @@ async def test_no_call_waits_for_a_transport_that_is_let_go():
     assert [own.closed for own in agent.made] == [1, 0] + [1] * 100
 
 
-async def test_what_letting_a_transport_go_raises_is_told_when_the_client_is_closed():
+async def test_what_letting_a_transport_go_raises_is_reported_when_the_client_is_closed():
     agent = Wandering(Breaks(OSError("disk full")), Breaks(LookupError("later")))
 
     await agent.calls(101)
@@ -777,7 +777,7 @@ def test_a_minimal_card_needs_an_address_and_bindings(url, transports, error):
 # ── Hooks that come later ────────────────────────────────────────────────────────────────────
 
 
-async def test_consumers_that_come_later_are_told_last_and_of_later_calls_only():
+async def test_consumers_added_later_are_notified_last_and_of_later_calls_only():
     told = []
     agent = FakeAgent()
     factory = made(agent, consumers=[lambda event, *_: told.append(("factory", event.id))])
@@ -797,7 +797,7 @@ async def test_consumers_that_come_later_are_told_last_and_of_later_calls_only()
     ]
 
 
-async def test_a_consumer_that_comes_while_a_task_is_watched_is_not_told_of_it():
+async def test_consumer_added_while_a_task_is_watched_is_not_notified_of_it():
     agent = FakeAgent(works_forever())
     client = made(agent, consumers=[lambda *_: None]).create(card("JSONRPC"))
     told = []

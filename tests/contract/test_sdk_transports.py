@@ -185,7 +185,7 @@ async def test_streaming_gives_the_same_events(text, more, binding, agent):
 
 @both_bindings
 @pytest.mark.parametrize("streams", [True, False])
-async def test_going_on_with_a_task_gives_the_same(streams, binding, agent):
+async def test_continuing_a_task_gives_the_same(streams, binding, agent):
     async def work(transport, results):
         asked = (await transport.send_message(said("ask which?"))).task
         results.append(asked)
@@ -589,7 +589,7 @@ PAGES = {
 @both_bindings
 @pytest.mark.parametrize("work", [get, send])
 @pytest.mark.parametrize(("status", "body"), PAGES.values(), ids=PAGES)
-async def test_pages_of_somebody_else_are_the_same_errors(status, body, work, binding):
+async def test_pages_of_proxies_are_the_same_errors(status, body, work, binding):
     script = answering(binding, None, status=status, kind="text/html", raw=body)
     _, kind = await same_from(script, binding, work)
     assert kind is not None
@@ -651,7 +651,7 @@ async def cut(connection):
         await connection.send(start, event(asked, half), LAST_CHUNK)
 
 
-async def test_a_stream_that_is_cut_looks_finished_there_and_goes_on_here():
+async def test_a_stream_that_is_cut_looks_finished_there_and_continues_here():
     async with serve(cut) as server, transports(server.url, "JSONRPC") as (theirs, ours):
         request = said("hello")
         seen = [event async for event in theirs.send_message_streaming(request)]

@@ -99,7 +99,7 @@ async def test_a_circuit_is_opened_and_reset_by_hand():
     assert client.circuit.state == "open"
 
 
-async def test_an_observer_is_told_when_a_circuit_opens(reach):
+async def test_observer_is_notified_when_a_circuit_opens(reach):
     agent, lines = agent_at(), []
     reach(agent)
 

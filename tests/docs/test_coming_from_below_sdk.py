@@ -267,7 +267,7 @@ async def test_what_is_said_of_the_httpx_transport_is_so():
     ],
     ids=["5 s", "7 s", "7 s and resilience"],
 )
-async def test_what_is_said_of_the_timeouts_of_a_lent_client_is_so(given, options, seconds):
+async def test_what_is_said_of_the_timeouts_of_a_borrowed_client_is_so(given, options, seconds):
     fake = FakeAgent(url=HERE)
     network = FakeNetwork(fake)
     async with ASYNC_CLIENT(transport=CARRYING(engine=network), timeout=given) as http:

@@ -47,7 +47,7 @@ def test_with_a_budget_retries_all_but_stop(outage, kind):
 
 @pytest.mark.parametrize("kind", ["stalling", "refusing"])
 @pytest.mark.parametrize("load", [0.8, 0.9])
-def test_with_a_breaker_the_server_is_left_alone_and_recovers(outage, kind, load):
+def test_with_a_breaker_the_server_is_relieved_and_recovers(outage, kind, load):
     for one in outcomes(outage, "3 retries, budget, breaker", kind=kind, load=load):
         assert one.amplification <= 0.5
         assert one.detection < 3

@@ -62,7 +62,7 @@ async def test_a_program_runs(program):
         assert output.decode() == "How far is the moon?\n"
 
 
-async def test_a_conversation_goes_on_until_it_needs_nothing():
+async def test_a_conversation_continues_until_it_needs_nothing():
     def behave(turn):
         return asks("For when?") if turn.task is None else completes("Booked.")
 
@@ -218,7 +218,7 @@ def carried_to(agent):
     return functools.partial(httpx.AsyncClient, transport=carrying)
 
 
-async def test_a_program_goes_on_with_what_another_has_left(tmp_path, monkeypatch):
+async def test_program_resumes_calls_of_another_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = FakeAgent(completes("moon", after=60), url="http://localhost:9999")
     connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))

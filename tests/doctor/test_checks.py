@@ -127,7 +127,7 @@ def test_a_list_of_protocol_0_3_knows_no_times():
     assert "list.time" not in found
 
 
-def test_interfaces_that_nobody_got_to_are_no_problem():
+def test_unvisited_interfaces_are_no_problem():
     found = run_checks(observed(stopped="the time was over"), now=NOW)
 
     (finding,) = [one for one in found if one.group == "bindings"]
@@ -165,7 +165,7 @@ def test_an_error_in_a_few_words(error, words):
     assert ReplyFacts.of_error(error).summary == words
 
 
-def test_what_is_no_json_is_told_as_what_could_not_be_read():
+def test_what_is_no_json_is_reported_as_what_could_not_be_read():
     error = InvalidAgentResponseError("the reply is not JSON", http_status=200)
 
     reply = ReplyFacts.of_error(error)

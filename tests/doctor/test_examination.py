@@ -215,7 +215,7 @@ async def test_the_examination_leaves_no_connection_open():
 # ── The card ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_agent_that_is_not_there_is_told_as_a_finding():
+async def test_an_agent_that_is_not_there_is_reported_as_a_finding():
     diagnosis = await diagnose("http://nobody.test", engine=FakeNetwork())
 
     (finding,) = diagnosis.findings
@@ -247,7 +247,7 @@ async def test_what_to_do_about_a_card_depends_on_why_there_is_none():
     assert "well-known" not in (await examined(failing)).findings[0].do
 
 
-async def test_a_card_that_was_moved_is_told():
+async def test_a_card_that_was_moved_is_reported():
     agent = FakeAgent()
 
     class Moved(Between):
@@ -311,7 +311,7 @@ async def test_what_a_card_lacks_is_a_warning():
     assert levels(await examined(FakeAgent(card=card())), "card.members") == {"ok"}
 
 
-async def test_a_card_without_skills_is_told():
+async def test_a_card_without_skills_is_reported():
     diagnosis = await examined(FakeAgent(card=card().to_dict() | {"skills": []}))
 
     assert levels(diagnosis, "card.members") == {"info"}
@@ -328,14 +328,14 @@ async def test_a_huge_card_makes_no_huge_diagnosis():
     assert len(agent.received) < 80
 
 
-async def test_an_interface_that_is_named_twice_is_told():
+async def test_an_interface_that_is_named_twice_is_reported():
     twice = card(supported_interfaces=(interface(), interface()))
 
     assert levels(await examined(FakeAgent(card=twice)), "card.repeats") == {"info"}
     assert levels(await examined(FakeAgent(card=card())), "card.repeats") == set()
 
 
-async def test_signatures_are_told_as_not_verified():
+async def test_signatures_are_reported_as_not_verified():
     signed = card(signatures=(AgentCardSignature(protected="e30", signature="c2ln"),))
 
     diagnosis = await examined(FakeAgent(card=signed))
@@ -465,7 +465,7 @@ async def test_clocks_that_differ(ahead, level):
     assert levels(await examined(ahead=ahead), "clock.skew") == {level}
 
 
-async def test_hints_about_limits_are_told():
+async def test_hints_about_limits_are_reported():
     agent = FakeAgent()
     between = Between(FakeNetwork(agent), with_headers(ratelimit_limit="10", x_other="1"))
 
@@ -489,7 +489,7 @@ async def test_an_agent_that_is_called_too_often_is_a_warning_and_is_not_asked_a
 # ── Interfaces and versions ──────────────────────────────────────────────────────────────────
 
 
-async def test_an_interface_that_nobody_answers_at_is_a_problem():
+async def test_interface_without_an_answer_is_a_problem():
     two = card(supported_interfaces=(interface(), interface("http://gone.test/rpc")))
     agent = FakeAgent(card=two)
 
@@ -757,7 +757,7 @@ async def test_what_to_do_for_want_of_credentials_goes_by_what_the_card_says(
     assert refused.do.endswith(checking)
 
 
-async def test_what_a_card_declares_and_does_not_require_is_told():
+async def test_what_a_card_declares_and_does_not_require_is_reported():
     diagnosis = await examined(FakeAgent(card=card(**BEARER)))
 
     assert levels(diagnosis, "authentication.declared") == {"info"}
@@ -877,7 +877,7 @@ async def test_a_list_that_filters_and_has_history_is_fine():
     assert levels(diagnosis, "list") == {"ok"}
 
 
-async def test_a_list_without_messages_is_told():
+async def test_a_list_without_messages_is_reported():
     diagnosis = await examined(await with_a_task(records_messages=False))
 
     assert levels(diagnosis, "list.history") == {"info"}
@@ -1013,7 +1013,7 @@ async def test_a_stream_that_waits_for_an_answer_may_stay_open():
     assert asyncio.get_running_loop().time() < 30
 
 
-async def test_a_stream_without_an_event_is_given_up():
+async def test_a_stream_without_an_event_is_abandoned():
     agent = FakeAgent(SLOW)
     agent.inject(Stall(), on="SendStreamingMessage")
 
@@ -1141,7 +1141,7 @@ async def test_a_store_behind_the_stream_does_not_make_a_late_refusal_a_problem(
     assert levels(diagnosis, "subscribe.snapshot") == {"not measured"}
 
 
-async def test_nobody_subscribes_to_a_running_task_of_protocol_0_3():
+async def test_running_task_of_protocol_0_3_is_not_subscribed_to():
     agent = FakeAgent(SLOW, versions=("0.3",), bindings=("JSONRPC",))
 
     diagnosis = await examined(agent, send="go")
@@ -1185,7 +1185,7 @@ async def test_an_agent_with_another_clock_is_asked_by_its_own():
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_a_message_in_place_of_a_task_is_told(streaming):
+async def test_a_message_in_place_of_a_task_is_reported(streaming):
     diagnosis = await examined(
         FakeAgent(replies("hi"), streaming=streaming), send="go", twice=True
     )
@@ -1216,7 +1216,7 @@ async def test_an_agent_that_does_not_answer_is_asked_once():
     assert diagnosis.error is not None
 
 
-async def test_when_the_time_is_over_what_was_found_is_told():
+async def test_when_the_time_is_over_what_was_found_is_reported():
     agent = FakeAgent()
     agent.inject(Stall(), on="GetTask", times=20)
 
@@ -1294,7 +1294,7 @@ async def test_a_list_that_is_there_and_not_asked_is_not_said_to_be_missing():
         assert saw(diagnosis, check) == "it could not be asked"
 
 
-async def test_a_card_that_does_not_come_in_time_is_told():
+async def test_a_card_that_does_not_come_in_time_is_reported():
     agent = FakeAgent()
     agent.inject(Stall(), on="GetAgentCard")
 

@@ -165,7 +165,7 @@ async def test_a_name_that_cannot_exist():
         b"SSH-2.0-OpenSSH_9.6\r\n",
     ],
 )
-async def test_what_listens_at_a_wrong_port_is_told_as_a_wrong_address(answer):
+async def test_what_listens_at_a_wrong_port_is_reported_as_a_wrong_address(answer):
     async with serve(always(answer)) as server:
         diagnosis = await diagnose(server.url)
 
@@ -318,7 +318,7 @@ async def test_a_certificate_that_is_trusted(monkeypatch):
     assert levels(diagnosis, "tls") == {"ok"}
 
 
-async def test_a_certificate_is_trusted_by_who_is_told_to(tmp_path):
+async def test_certificate_is_trusted_by_clients_configured_to_trust_it(tmp_path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     async with serve(always(), ssl=certified(authority)) as server:

@@ -65,7 +65,7 @@ async def test_all_is_well_where_nothing_happens(ask):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["sending", "fetching the card"])
-async def test_alone_it_gives_up_when_it_is_refused_once(ask, known):
+async def test_alone_it_fails_when_it_is_refused_once(ask, known):
     called = await ask(through="alone", refused=True, known=known)
 
     [error] = called.outcome["errors"]
@@ -83,9 +83,7 @@ async def test_alone_it_gives_up_when_it_is_refused_once(ask, known):
     ],
     ids=["not sent", "lost", "429", "503"],
 )
-async def test_alone_it_gives_up_and_does_not_say_whether_anything_ran(
-    ask, fault, said, executions
-):
+async def test_alone_it_fails_and_does_not_say_whether_anything_ran(ask, fault, said, executions):
     called = await ask(through="alone", faults=[fault])
 
     [error] = called.outcome["errors"]
@@ -257,7 +255,7 @@ async def test_called_it_does_not_send_again_what_it_does_not_find(ask, fault):
     assert called.executions == 0
 
 
-async def test_called_it_sends_again_what_it_does_not_find_where_it_is_told_to(ask):
+async def test_called_it_sends_an_unfound_message_again_if_configured(ask):
     called = await ask(
         through="factory", faults=[NotSent()], look=1.0, on_unknown="resend_if_absent"
     )

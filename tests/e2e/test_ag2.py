@@ -93,7 +93,7 @@ async def test_tools_are_offered_called_and_answered_in_one_turn(url, binding, s
     ]
 
 
-async def test_what_goes_wrong_is_told_to_the_model(url):
+async def test_tool_failure_is_reported_to_the_model(url):
     async with client_of(url) as client:
         answer = await client.ask(
             script([("measure", {"what": "soul"}), ("add", {"a": "x"})]), tools=[add, measure]
@@ -122,7 +122,7 @@ async def test_what_the_agent_says_between_calls_stays_in_the_answer(url, stream
 
 @both_bindings
 @streamed_or_polled
-async def test_a_stream_goes_on_over_all_turns(url, binding, streaming):
+async def test_a_stream_continues_over_all_turns(url, binding, streaming):
     async with client_of(url, binding, streaming=streaming) as client:
         told = script([("add", {"a": 1})], [("add", {"a": 2})], says="Let me see.")
         async with client.stream_message(told, tools=[add]) as events:

@@ -67,13 +67,13 @@ async def test_all_is_well_where_nothing_happens(ask):
     assert called.executions == 1
 
 
-async def test_alone_it_gives_up_when_the_card_is_refused_once(ask):
+async def test_alone_it_fails_when_the_card_is_refused_once(ask):
     called = await ask(through="alone", refused=True)
 
     assert names(called)[:2] == ["AgentCardResolutionError", "ConnectError"]
 
 
-async def test_alone_it_gives_up_when_a_message_is_refused_once(ask):
+async def test_alone_it_fails_when_a_message_is_refused_once(ask):
     called = await ask(through="alone", refused=True, known=True)
 
     assert names(called)[:3] == ["A2AReconnectError", "A2AClientError", "ConnectError"]
@@ -90,9 +90,7 @@ async def test_alone_it_gives_up_when_a_message_is_refused_once(ask):
     ],
     ids=["not sent", "lost", "429", "503"],
 )
-async def test_alone_it_gives_up_and_does_not_say_whether_anything_ran(
-    ask, fault, cause, executions
-):
+async def test_alone_it_fails_and_does_not_say_whether_anything_ran(ask, fault, cause, executions):
     called = await ask(through="alone", faults=[fault])
 
     assert names(called)[:3] == ["A2AReconnectError", "A2AClientError", cause]
@@ -137,7 +135,7 @@ async def test_alone_it_loses_what_was_said_while_it_was_away(ask, agent):
     assert called.executions == 1
 
 
-async def test_alone_it_gives_up_when_it_cannot_ask_once(ask):
+async def test_alone_it_fails_when_one_request_fails(ask):
     called = await ask(
         "echo Hi.", through="alone", streaming=False, faults=[NotSent()], at={"GetTask"}
     )
@@ -178,7 +176,7 @@ async def test_carried_it_comes_again_when_it_was_asked_to(ask, status, prefer):
 @pytest.mark.parametrize(
     ("fault", "executions"), [(NotSent(), 0), (LostMessage(), 1)], ids=["not sent", "lost"]
 )
-async def test_carried_it_sends_nothing_twice_and_is_told_that_it_may_have_run(
+async def test_carried_it_sends_nothing_twice_and_learns_that_it_may_have_run(
     ask, fault, executions, prefer
 ):
     called = await ask(through="transport", faults=[fault], prefer=prefer)
@@ -239,7 +237,7 @@ async def test_carried_it_is_left_with_what_is_cut_and_takes_it_for_no_end(ask, 
 
 @both_bindings
 @both_ends
-async def test_carried_it_comes_back_to_a_task_that_goes_on(ask, agent, how, prefer):
+async def test_carried_it_comes_back_to_a_task_that_continues(ask, agent, how, prefer):
     pace = str(uuid.uuid4())
     permits = iter([3, COUNT - 3])
 

@@ -145,7 +145,7 @@ async def over_json_rpc(url, what):
         return await what(client)
 
 
-async def test_a_stream_brings_everything_and_a_conversation_goes_on(agent):
+async def test_a_stream_brings_everything_and_a_conversation_continues(agent):
     await permit(agent, "whole", 5)
     async with connect(agent, **ONLY) as client:
         async with client.stream_message("paced whole 5") as events:
@@ -226,7 +226,7 @@ async def test_streams_that_are_cut_over_and_over_lose_and_repeat_nothing(agent)
     assert all(count == 1 for count in (await executions(agent)).values())
 
 
-async def test_a_lost_reply_is_looked_for_and_found(newer):
+async def test_lost_reply_is_searched_and_found(newer):
     address = await address_of(newer)
     async with (
         Wire(int(address.rpartition(":")[2])) as wire,
@@ -243,7 +243,9 @@ async def test_a_lost_reply_is_looked_for_and_found(newer):
     assert all(count == 1 for count in (await executions(newer)).values())
 
 
-async def test_an_agent_that_dies_leaves_the_outcome_unknown_and_then_nobody_is_there(tmp_path):
+async def test_crashed_agent_leaves_the_outcome_unknown_and_refuses_connections(
+    tmp_path,
+):
     with sdk_process(tmp_path / "errors", "--grpc") as url:
         client = connect(url, resilience=PROMPT, supported_protocol_bindings=["GRPC"])
         await client.ask("echo alive")
@@ -314,7 +316,7 @@ def test_an_endpoint_of_grpc_is_called_without_its_card(newer):
     assert (missing.error["code"], missing.error["a2aCode"]) == ("TaskNotFoundError", "NOT_FOUND")
 
 
-def test_nobody_who_does_not_call_it_imports_it(newer):
+def test_grpc_is_imported_only_where_it_is_called(newer):
     code = (
         "import asyncio, sys, holdfast\n"
         f"asyncio.run(holdfast.ask({newer!r}, 'echo x'))\n"

@@ -203,7 +203,7 @@ def executions(origin):
 
 @pytest.mark.parametrize("name", ["ROUNDS", "SEED", "TOGETHER"])
 @pytest.mark.parametrize("number", ["-1", "x", "1.5", "9" * 5000])
-def test_numbers_of_a_soak_that_cannot_be_right_are_told(monkeypatch, capsys, name, number):
+def test_numbers_of_a_soak_that_cannot_be_right_are_reported(monkeypatch, capsys, name, number):
     monkeypatch.setenv(name, number)
     with pytest.raises(SystemExit, match="2"):
         soak.main()

@@ -125,7 +125,7 @@ async def test_a_configuration_that_is_deleted_is_delivered_to_no_more(sdk_url):
     assert receiver.get_task(asked.id).state is TaskState.INPUT_REQUIRED
 
 
-async def test_an_agent_that_was_told_of_another_task_is_refused(sdk_url):
+async def test_result_for_another_task_is_refused(sdk_url):
     async with told_by(sdk_url, "JSONRPC") as (client, receiver, app):
         config = receiver.config("another")
         answer = await client.ask("echo hello", push_notification_config=config)

@@ -56,7 +56,7 @@ async def test_all_is_well_where_nothing_happens(ask, binding, streaming):
     assert called.executions == 1
 
 
-async def test_alone_it_gives_up_when_it_is_refused_once(ask):
+async def test_alone_it_fails_when_it_is_refused_once(ask):
     called = await ask(through="alone", refused=True)
 
     assert types(called)[:2] == ["A2AClientHTTPError", "ConnectError"]
@@ -71,9 +71,7 @@ async def test_alone_it_gives_up_when_it_is_refused_once(ask):
     ],
     ids=["lost", "429", "503"],
 )
-async def test_alone_it_gives_up_and_does_not_say_whether_anything_ran(
-    ask, fault, cause, executions
-):
+async def test_alone_it_fails_and_does_not_say_whether_anything_ran(ask, fault, cause, executions):
     called = await ask(through="alone", streaming=False, faults=[fault])
 
     assert types(called)[:2] == ["A2AClientHTTPError", cause]
@@ -116,7 +114,7 @@ async def test_carried_it_comes_again_when_it_was_asked_to(ask, status, binding,
 @pytest.mark.parametrize(
     ("fault", "executions"), [(NotSent(), 0), (LostMessage(), 1)], ids=["not sent", "lost"]
 )
-async def test_carried_it_sends_nothing_twice_and_is_told_that_it_may_have_run(
+async def test_carried_it_sends_nothing_twice_and_learns_that_it_may_have_run(
     ask, fault, executions, binding, streaming
 ):
     called = await ask(through="transport", faults=[fault], binding=binding, streaming=streaming)

@@ -67,7 +67,7 @@ async def test_an_error_of_the_agents_own_goes_through(url, binding):
 
 
 @everywhere
-async def test_who_has_no_token_is_told_in_the_protocols_terms(secured_url, binding):
+async def test_caller_without_a_token_gets_a_protocol_error(secured_url, binding):
     async with asyncio.timeout(LIMIT), connect(secured_url, bindings=[binding]) as client:
         with pytest.raises(AuthenticationError) as caught:
             await client.send_message("echo hello")

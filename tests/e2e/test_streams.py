@@ -210,7 +210,7 @@ async def test_500_chunks_that_are_cut_50_times_come_once_whole_and_in_order(
 @pytest.mark.rule("S03")
 @both_bindings
 @each_cut
-async def test_s03_a_stream_that_ends_while_the_task_works_is_taken_up_again(world, cut):
+async def test_s03_a_stream_that_ends_while_the_task_works_is_resumed(world, cut):
     async with world([Fault(cut, after=2)], each=5) as here:
         async with here.client.stream_message(f"paced {here.pace} 10") as events:
             seen = [event async for event in events]
@@ -237,7 +237,7 @@ async def test_a_connection_that_goes_quiet_is_taken_for_cut(world):
 @both_bindings
 @each_store
 @each_cut
-async def test_s04_a_task_that_ended_while_nobody_listened_is_told_whole(world, cut):
+async def test_s04_task_that_ended_while_disconnected_is_emitted_whole(world, cut):
     context = str(uuid.uuid4())
 
     async def finish(here):
@@ -307,7 +307,7 @@ async def test_s15_a_question_on_a_stream_is_answered_on_its_task(world, cut):
 
 @both_bindings
 @each_store
-async def test_a_stream_goes_on_when_somebody_else_has_seen_to_the_authorization(world):
+async def test_stream_continues_after_an_authorization_out_of_band(world):
     # The official server ends the stream at AUTH_REQUIRED, since its executor has returned.
     async with world() as here:
         async with here.client.stream_message("auth log in") as events:
@@ -382,7 +382,7 @@ async def test_all_who_come_to_a_running_task_see_the_same(world, binding, store
 
 @both_bindings
 @each_store
-async def test_who_watches_a_question_sees_what_becomes_of_it(world):
+async def test_watcher_of_a_question_sees_the_rest_of_the_task(world):
     # The official server ends the asker's stream at INPUT_REQUIRED, and no watcher's.
     async with world() as here:
         asked = await here.direct.ask("ask which colour?")
@@ -399,7 +399,7 @@ async def test_who_watches_a_question_sees_what_becomes_of_it(world):
 
 @both_bindings
 @each_store
-async def test_who_streams_learns_that_somebody_else_canceled(world):
+async def test_stream_ends_when_another_client_cancels_the_task(world):
     async with world() as here:
         await here.permit(3)
         async with here.client.stream_message(f"paced {here.pace} 10") as events:
@@ -444,7 +444,7 @@ async def test_a_status_that_is_repeated_changes_nothing(world, number):
 @both_bindings
 @pytest.mark.parametrize("text", ["", "a"], ids=["numbered", "all-alike"])
 @pytest.mark.parametrize("number", [1, 2, 4, 6, 7])
-async def test_what_is_repeated_after_a_cut_is_told_once_or_taken_back(world, number, text):
+async def test_text_repeated_after_a_cut_is_emitted_once_or_retracted(world, number, text):
     async with world([Fault("reset", after=3), Fault("twice", after=number)]) as here:
         await here.permit(5)
         seen, rest = [], 5

@@ -484,7 +484,9 @@ ASKED_AND_WENT_ON = [
 @example("JSONRPC", ("0.3", V03ParsedRequest), "SendStreamingMessage", ASKED_AND_WENT_ON, 99)
 @example("JSONRPC", ("1.0", ParsedRequest), "SendStreamingMessage", ASKED_AND_WENT_ON, 99)
 @settings(max_examples=rounds(75, 300))
-def test_it_is_cut_where_the_clients_own_machine_goes_on(binding, spoken, operation, script, size):
+def test_it_is_cut_where_the_clients_state_machine_resumes(
+    binding, spoken, operation, script, size
+):
     version, wire = spoken
     writing = wire(operation, None, rpc_id=7, is_rpc=binding == "JSONRPC")
     body = b"".join(frame(writing.answer(one).body, Streaming()) for one in script)

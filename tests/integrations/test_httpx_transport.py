@@ -394,7 +394,7 @@ async def test_what_an_earlier_try_has_sent_was_sent(kind, last, name):
 
 
 @both
-async def test_nobody_there_is_a_connect_error(kind):
+async def test_missing_server_is_a_connect_error(kind):
     async with client_of(kind) as client:
         with pytest.raises(kind.library.ConnectError) as raised:
             await client.post(RPC, json=send())
@@ -634,7 +634,7 @@ async def test_a_subscription_is_opened_again_until_it_is_open(kind):
 
 
 @both
-async def test_a_stream_goes_on_beyond_the_timeout_of_requests(kind):
+async def test_a_stream_continues_beyond_the_timeout_of_requests(kind):
     engine = Drip(seconds=60, times=30)
 
     async with client_of(kind, network=engine, headers=EVENTS, timeout=None, total=100) as client:
@@ -757,7 +757,7 @@ async def test_a_response_that_is_forgotten_is_let_go_of_before_closing_is_over(
 
 
 @both
-async def test_who_is_cancelled_while_reading_frees_it_though_nobody_closes(kind):
+async def test_cancelled_reader_frees_the_stream_without_a_close(kind):
     agent = FakeAgent()
     agent.inject(Stall(phase="idle", after_events=1), on="SendStreamingMessage")
     network = FakeNetwork(agent)
@@ -921,7 +921,7 @@ async def test_a_read_may_be_asked_twice(kind):
     ],
     ids=repr,
 )
-def test_a_wrong_argument_is_told_at_once(kind, wrong, error):
+def test_a_wrong_argument_is_reported_at_once(kind, wrong, error):
     with pytest.raises(error, match=next(iter(wrong))):
         kind.Transport(**wrong)
 
@@ -933,7 +933,7 @@ def test_it_is_a_transport_of_the_library(kind):
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2"])
-def test_a_missing_library_is_told_with_its_extra(name):
+def test_a_missing_library_is_reported_with_its_extra(name):
     script = (
         f"import sys; sys.modules[{name!r}] = None\n"
         f"try:\n    import holdfast.integrations.{name}\n"
@@ -1210,7 +1210,7 @@ async def test_on_sockets_a_message_that_left_is_not(kind, fault):
     ids=["unreadable", "large", "large, in chunks"],
 )
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
-async def test_on_sockets_a_refusal_that_nobody_can_read_may_be_an_agents(kind, refusal, method):
+async def test_on_sockets_an_unreadable_refusal_may_come_from_an_agent(kind, refusal, method):
     async def script(connection):
         while await connection.request() is not None:
             await connection.send(refusal)
@@ -1237,7 +1237,7 @@ async def test_on_sockets_a_refused_connection_is_a_connect_error(kind):
 
 @both
 @pytest.mark.real_time
-async def test_on_sockets_what_cannot_be_sent_is_told_without_its_secret(kind):
+async def test_on_sockets_what_cannot_be_sent_is_reported_without_its_secret(kind):
     async with on_sockets(kind) as (server, client):
         with pytest.raises(kind.library.LocalProtocolError) as raised:
             await client.post(server.url, json=send(), headers={"X-Token": "hidden-\r\nvalue"})
@@ -1432,7 +1432,7 @@ def test_it_works_in_a_second_event_loop(kind):
 
 @both
 @pytest.mark.real_time
-async def test_closing_ends_what_is_under_way(kind):
+async def test_closing_ends_calls_in_flight(kind):
     async def script(connection):
         await connection.request()
         await connection.stall()

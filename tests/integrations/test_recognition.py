@@ -72,7 +72,7 @@ def test_a_card_is_read(path):
         (b"", "nothing"),
     ],
 )
-def test_what_cannot_be_told_must_not_run_twice(body, why):
+def test_call_with_unknown_outcome_is_not_sent_again(body, why):
     found = recognize("POST", f"{HOST}/rpc", body)
 
     assert found.operation.safety == "conditional", why

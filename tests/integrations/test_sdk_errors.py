@@ -295,7 +295,7 @@ def test_they_go_through_pickle_and_copy_with_their_facts(name, through):
     assert vars(again) == vars(told)
 
 
-def test_the_cause_is_holdfasts_error_for_whoever_raises_it():
+def test_cause_is_holdfasts_error_whichever_layer_raises_it():
     error = A2AHTTPError("no", http_status=503)
 
     with pytest.raises(client_errors.A2AClientError) as caught:

@@ -203,7 +203,7 @@ async def test_a_copy_whose_bindings_are_registered_anew_holds_fast():
 # ── What of a lent client ────────────────────────────────────────────────────────────────────
 
 
-async def test_who_lent_a_client_without_limits_still_has_those_of_the_call():
+async def test_borrowed_client_without_limits_has_those_of_the_call():
     agent = FakeAgent()
     agent.inject(Stall(), times=9)
     async with httpx.AsyncClient(timeout=None) as lent:
@@ -253,7 +253,7 @@ async def test_the_search_for_a_lost_reply_is_within_it(bound, binding):
 
 @both_bindings
 @bounded
-async def test_a_stream_that_has_begun_goes_on_for_as_long_as_it_likes(bound, binding):
+async def test_a_stream_that_has_begun_continues_for_as_long_as_it_likes(bound, binding):
     agent = FakeAgent(streams("Hello, ", "world", "!", every=20.0))
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     client = client_of(agent, binding, **bound)
@@ -308,14 +308,14 @@ makers = pytest.mark.parametrize(
 
 @makers
 @pytest.mark.parametrize(("given", "told"), WRONG_NAMES)
-async def test_an_option_that_is_none_is_told_at_once_with_what_was_meant(make, given, told):
+async def test_an_option_that_is_none_is_reported_at_once_with_what_was_meant(make, given, told):
     with pytest.raises(TypeError, match=told):
         make(**given)
 
 
 @makers
 @pytest.mark.parametrize("given", [{"timeout": -1}, {"on_unknown": "never"}])
-async def test_a_value_that_cannot_be_right_is_told_at_once(make, given):
+async def test_impossible_value_is_reported_at_once(make, given):
     with pytest.raises(ValueError, match=next(iter(given))):
         make(**given)
 
@@ -335,7 +335,7 @@ async def test_a_journal_is_not_opened_before_there_is_something_to_write(tmp_pa
         (pb.AgentCard(), "AgentCard"),
     ],
 )
-async def test_another_configuration_is_told_from_the_sdks(config, kind):
+async def test_another_configuration_is_distinguished_from_the_sdks(config, kind):
     told = rf"config must be a2a\.client\.ClientConfig, not .*{kind}$"
     with pytest.raises(TypeError, match=told):
         client_factory(config)
@@ -343,7 +343,7 @@ async def test_another_configuration_is_told_from_the_sdks(config, kind):
         HoldfastTransport(pb.AgentCard(), "http://a.test", config)
 
 
-async def test_the_arguments_of_the_sdks_own_transports_are_told_from_these():
+async def test_the_arguments_of_the_sdks_own_transports_are_distinguished_from_these():
     card = pb.AgentCard(name="a")
     async with httpx.AsyncClient() as lent:
         with pytest.raises(TypeError, match=r"not httpx\.AsyncClient; pass a client as Client"):
@@ -368,7 +368,7 @@ async def test_a_card_with_a_wrong_address_is_the_sdks_error_and_names_it(url):
 
 @both_bindings
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_only_retries_of_what_was_asked_for_are_told(streaming, binding):
+async def test_only_retries_of_what_was_asked_for_are_reported(streaming, binding):
     agent = FakeAgent()
     send = "SendStreamingMessage" if streaming else "SendMessage"
     agent.inject(unavailable(1), on=send)
@@ -435,7 +435,7 @@ async def test_extensions_that_a_caller_wrote_by_hand_have_the_names_of_the_vers
     assert found == ["urn:one, urn:two"] * names
 
 
-async def test_a_retry_config_stands_for_the_retries_of_a_lent_client():
+async def test_a_retry_config_stands_for_the_retries_of_a_borrowed_client():
     below = httpx.AsyncHTTPTransport(retries=3)
     async with httpx.AsyncClient(transport=below) as lent:
         config = ClientConfig(httpx_client=lent)

@@ -245,12 +245,12 @@ def test_what_is_no_number_of_json_is_refused_by_name(number):
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400)])
-def test_an_integer_that_no_double_holds_is_told(number):
+def test_an_integer_that_no_double_holds_is_reported(number):
     with pytest.raises(InvalidAgentResponseError, match=r'out of range at metadata\["n"\]'):
         to_proto(Task(id="t", metadata={"n": number}), pb.Task)
 
 
-def test_an_integer_that_its_field_does_not_hold_is_told():
+def test_an_integer_that_its_field_does_not_hold_is_reported():
     with pytest.raises(InvalidAgentResponseError, match="at total_size"):
         to_proto(ListTasksResponse(total_size=2**40), pb.ListTasksResponse)
 
@@ -392,12 +392,12 @@ def test_deep_json_arrives(levels):
 
 
 @pytest.mark.parametrize("levels", [102, 50_000])
-def test_json_that_is_too_deep_is_told(levels):
+def test_json_that_is_too_deep_is_reported(levels):
     with pytest.raises(InvalidAgentResponseError, match="nested more than 100 levels deep"):
         to_proto(Task(id="t", metadata={"deep": nested(levels)}), pb.Task)
 
 
-def test_a_struct_that_is_too_deep_is_told():
+def test_a_struct_that_is_too_deep_is_reported():
     request = pb.CancelTaskRequest(id="t")
     struct = request.metadata
     for _ in range(200):
@@ -411,7 +411,7 @@ def deep_in_a_program(frames, call):
     return call() if frames == 0 else deep_in_a_program(frames - 1, call)
 
 
-def test_a_program_that_is_deep_in_calls_itself_is_told_so():
+def test_program_with_a_deep_stack_gets_an_error_that_says_so():
     task = Task(id="t", metadata={"deep": nested(99)})
     message = to_proto(task, pb.Task)
     frames = sys.getrecursionlimit() - len(python_inspect.stack(0)) - 120
@@ -444,7 +444,7 @@ def test_values_that_the_model_takes_for_json_are_json():
     }
 
 
-def test_what_is_no_json_at_all_is_told():
+def test_what_is_no_json_at_all_is_reported():
     with pytest.raises(InvalidAgentResponseError, match=r'no JSON value.* at data\["x"\]'):
         to_proto(Part(data={"x": object()}), pb.Part)
 

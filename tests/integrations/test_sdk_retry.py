@@ -234,7 +234,7 @@ async def test_what_a_predicate_raises_ends_the_call():
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_the_listener_is_told_before_each_wait(is_async):
+async def test_listener_is_called_before_each_wait(is_async):
     told = []
     errors = [refused(), timed_out(), unanswered()]
 
@@ -289,7 +289,7 @@ async def test_what_a_listener_awaits_may_be_cancelled_and_the_call_is_not(caplo
     assert "on_retry failed" in caplog.text
 
 
-async def test_the_wait_goes_on_while_the_listener_is_busy():
+async def test_the_wait_continues_while_the_listener_is_busy():
     async def listen(*_):
         await asyncio.sleep(0.4)
 
@@ -300,7 +300,7 @@ async def test_the_wait_goes_on_while_the_listener_is_busy():
 
 
 @pytest.mark.parametrize(("timeout", "ends"), [(None, 10.0), (3.0, 3.0)])
-async def test_a_listener_that_never_ends_is_given_up(timeout, ends, caplog):
+async def test_listener_that_never_ends_is_abandoned(timeout, ends, caplog):
     async def listen(*_):
         await asyncio.Event().wait()
 
@@ -422,7 +422,7 @@ async def test_a_stream_without_events_is_over(name):
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_nothing_is_asked_before_somebody_wants_an_event(name):
+async def test_no_request_is_made_before_an_event_is_awaited(name):
     inner = Scripted()
 
     events = getattr(around(inner), name)((UNARY | STREAMS)[name][0]())

@@ -251,7 +251,7 @@ async def test_no_predicate_makes_a_message_run_twice(name):
 
 @pytest.mark.parametrize("name", CONDITIONAL)
 @pytest.mark.parametrize("error", [ValueError(), domain.InternalError(), OSError()])
-async def test_nor_after_what_nobody_can_read(name, error):
+async def test_nor_after_an_unreadable_reply(name, error):
     assert await tries(error, name, retry_predicate=lambda _: True) == 1
 
 

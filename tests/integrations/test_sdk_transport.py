@@ -185,7 +185,7 @@ async def test_an_answer_that_is_a_message_is_one_event():
         assert event.message.parts[0].text == "hi"
 
 
-async def test_a_question_ends_the_stream_and_the_reply_goes_on_with_the_task():
+async def test_a_question_ends_the_stream_and_the_reply_continues_with_the_task():
     agent = FakeAgent(lambda turn: asks("Which?") if turn.task is None else completes("done"))
     client = client_of(agent)
 
@@ -571,7 +571,7 @@ async def test_an_unknown_outcome_names_the_message(streaming, binding):
 
 
 @both_bindings
-async def test_wrong_input_is_told_in_the_sdks_terms(binding):
+async def test_wrong_input_is_an_error_of_the_sdk(binding):
     transport = transport_of(FakeAgent(), binding)
     with pytest.raises(InvalidParamsError):
         await transport.cancel_task(pb.CancelTaskRequest())
@@ -658,7 +658,7 @@ async def test_a_closed_transport_says_so_and_can_be_closed_again():
     assert agent.open_streams == 0
 
 
-async def test_what_does_not_close_is_told_in_the_sdks_terms():
+async def test_failed_close_is_an_error_of_the_sdk():
     class Stubborn(BaseLayer):
         async def close(self):
             raise OSError("stuck")
@@ -667,7 +667,7 @@ async def test_what_does_not_close_is_told_in_the_sdks_terms():
         await transport_of(FakeAgent(), call_layers=[Stubborn]).close()
 
 
-def test_a_transport_goes_on_in_a_second_event_loop():
+def test_a_transport_continues_in_a_second_event_loop():
     agent = FakeAgent()
     transport = transport_of(agent)
 
@@ -792,7 +792,7 @@ def lending(client, **more):
 
 
 @both_bindings
-async def test_headers_cookies_and_a_password_of_a_lent_client_come_along(binding):
+async def test_headers_cookies_and_a_password_of_a_borrowed_client_come_along(binding):
     agent = FakeAgent()
     lent = httpx.AsyncClient(
         headers={"x-key": "one", "user-agent": "mine"},
@@ -830,7 +830,7 @@ async def test_a_cookie_of_another_host_does_not_come_along():
 @pytest.mark.parametrize(
     ("timeout", "seconds"), [(7.0, 7), (None, 900), (5.0, 120), (httpx.Timeout(5, read=9), 9)]
 )
-async def test_timeouts_of_a_lent_client_are_those_of_an_attempt(timeout, seconds, binding):
+async def test_timeouts_of_a_borrowed_client_are_those_of_an_attempt(timeout, seconds, binding):
     agent = FakeAgent()
     agent.inject(Stall())
     lent = httpx.AsyncClient(timeout=timeout)
@@ -844,7 +844,7 @@ async def test_timeouts_of_a_lent_client_are_those_of_an_attempt(timeout, second
     assert now() == seconds
 
 
-async def test_what_a_caller_says_of_limits_counts_before_those_of_a_lent_client():
+async def test_what_a_caller_says_of_limits_counts_before_those_of_a_borrowed_client():
     agent = FakeAgent()
     agent.inject(Stall())
     resilience = Resilience(timeouts=Timeouts(first_byte=3), retry=RetryPolicy(max_retries=0))
@@ -906,7 +906,7 @@ async def test_a_proxy_of_the_programs_own_is_not_taken_for_one_of_the_environme
 
 
 @both_bindings
-async def test_a_lent_client_may_be_one_that_holdfast_carries_already(binding):
+async def test_a_borrowed_client_may_be_one_that_holdfast_carries_already(binding):
     agent = FakeAgent(STORY)
     agent.inject(Cut(after_events=2), on="SendStreamingMessage")
     network, headers = FakeNetwork(agent), {"x-key": "one"}
@@ -937,7 +937,7 @@ async def test_a_client_that_is_to_take_no_proxy_of_the_environment(trusts, is_r
 @pytest.mark.parametrize(
     "given", [{"auth": "Bearer mine"}, {"headers": {"authorization": "Bearer mine"}}]
 )
-async def test_credentials_passed_by_name_count_before_those_of_a_lent_client(given):
+async def test_credentials_passed_by_name_count_before_those_of_a_borrowed_client(given):
     agent = FakeAgent(token="mine")
     async with httpx.AsyncClient(headers={"Authorization": "Bearer lent"}) as lent:
         transport = transport_of(agent, config=lending(lent), **given)

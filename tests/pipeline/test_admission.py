@@ -127,7 +127,7 @@ def test_no_slot_is_lost_whenever_a_waiting_call_is_cancelled(seed, places):
 
 
 @given(places=st.integers(1, 4), seed=st.integers(0, 2**32), max_examples=150, callers=st.just(40))
-def test_no_place_is_lost_or_made_whoever_leaves(places, seed, callers):
+def test_slots_stay_constant_whichever_caller_leaves(places, seed, callers):
     dice = random.Random(seed)
 
     async def main():

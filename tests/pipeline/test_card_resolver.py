@@ -69,7 +69,7 @@ def now():
 
 
 @pytest.mark.parametrize("base", [BASE, f"{BASE}/"])
-async def test_a_card_is_looked_for_as_connect_does_it(base):
+async def test_card_is_discovered_as_connect_does_it(base):
     network = Pages(pages={f"{BASE}{CARD_PATHS}": MISSING, f"{BASE}{OLDER}": page(card())})
 
     found = await A2ACardResolver(base, engine=network).get_agent_card()
@@ -234,7 +234,7 @@ def test_what_cannot_be_right_is_refused_at_once(arguments, options, error):
         ([], {"headers": {"a": "b\n"}}, ValueError),
     ],
 )
-async def test_what_a_fetch_is_told_is_checked(arguments, options, error):
+async def test_options_of_a_fetch_are_checked(arguments, options, error):
     network = Pages()
     with pytest.raises(error):
         await A2ACardResolver(BASE, engine=network).get_agent_card(*arguments, **options)
@@ -248,7 +248,7 @@ class Closing(FakeNetwork):
         self.closed += 1
 
 
-async def test_an_engine_that_is_lent_stays_open():
+async def test_an_engine_that_is_borrowed_stays_open():
     network = Closing(FakeAgent())
     async with A2ACardResolver(BASE, engine=network) as resolver:
         await resolver.get_agent_card()
@@ -310,7 +310,7 @@ async def test_keys_are_waited_for_as_long_as_the_fetch_may_take():
 @pytest.mark.parametrize(
     "options", [{"require_signature": True}, {"card_verifier": 5}, {"tls": 5}]
 )
-def test_what_cannot_be_about_trust_is_told_at_once(options):
+def test_what_cannot_be_about_trust_is_reported_at_once(options):
     with pytest.raises((ValueError, TypeError)):
         A2ACardResolver("http://agent.test", **options)
 

@@ -182,7 +182,7 @@ async def test_a_callers_card_is_not_changed():
 # ── Failures ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_no_card_anywhere_names_where_it_was_looked_for():
+async def test_missing_card_error_names_the_addresses_searched():
     pages = dict.fromkeys([f"http://agent.test{path}" for path in (CARD_PATHS, OLDER)], MISSING)
 
     with pytest.raises(AgentCardResolutionError) as caught:
@@ -255,7 +255,7 @@ async def test_what_is_wrong_with_a_card_is_named(document, field):
         (b"[" * 50, "not JSON: Expecting value: line 1 column 51"),
     ],
 )
-async def test_what_is_no_card_is_told(body, words):
+async def test_what_is_no_card_is_reported(body, words):
     network = Pages(pages={f"http://agent.test{CARD_PATHS}": page(body)})
 
     with pytest.raises(InvalidAgentCardError) as caught:
@@ -427,7 +427,7 @@ async def test_who_leads_and_leaves_does_not_fail_the_others(how):
     assert len(network.requests) == 2
 
 
-async def test_who_waits_and_leaves_disturbs_nobody():
+async def test_waiter_that_leaves_disturbs_no_other():
     agent = FakeAgent(latency=2)
     client = connect(agent.url, engine=FakeNetwork(agent))
     calls = [asyncio.create_task(client.agent_card()) for _ in range(10)]
@@ -447,7 +447,7 @@ def _too_large(path):
     return path
 
 
-async def test_a_card_file_that_is_too_large_is_told_as_that(tmp_path):
+async def test_card_file_that_is_too_large_is_reported(tmp_path):
     client = connect(_too_large(tmp_path / "card.json"), engine=FakeNetwork())
 
     with pytest.raises(LimitExceededError, match="is larger than") as caught:
@@ -631,7 +631,7 @@ async def test_a_card_is_asked_for_only_if_it_changed():
     assert network.conditions() == [{}, both, both, both]
 
 
-async def test_a_card_that_moved_is_looked_for_where_cards_are():
+async def test_moved_card_is_searched_at_the_well_known_paths():
     network = Pages(pages={f"http://agent.test{OLDER}": page(card())})
     network.pages[f"http://agent.test{CARD_PATHS}"] = MISSING
     client = connect("http://agent.test", engine=network)
@@ -683,7 +683,7 @@ async def test_a_card_that_is_too_old_stands_in_for_a_while(headers, good_for, f
         await client.send_message("hello")
 
 
-async def test_nobody_waits_long_for_a_newer_card_while_there_is_one():
+async def test_caller_with_a_cached_card_waits_briefly_for_a_newer_one():
     agent = FakeAgent()
     client = connect(agent.url, engine=FakeNetwork(agent))
     await client.send_message("hello")
@@ -709,7 +709,7 @@ async def test_a_call_with_little_time_has_the_old_card_too(timeout):
     assert now() == 300 + min(timeout / 2, 10)
 
 
-async def test_nobody_waits_for_a_newer_card_behind_others():
+async def test_callers_do_not_queue_for_a_newer_card():
     agent = FakeAgent()
     network = Pages(agent)
     client = connect(agent.url, engine=network)
@@ -759,7 +759,7 @@ async def test_a_304_about_another_card_is_not_believed():
 
 
 @pytest.mark.parametrize("etag", [None, '"a\x01b"', '"a\x7f"', "bare", '"\xff"'])
-async def test_a_304_that_nobody_asked_for_is_an_error(etag):
+async def test_a_304_to_an_unconditional_request_is_an_error(etag):
     headers = {} if etag is None else says(etag=etag)
     network = CardServer(page(card(), **headers), page(b"", 304))
     client = connect("http://agent.test", engine=network)
@@ -779,7 +779,7 @@ async def test_several_lines_of_a_list_are_one():
     assert await fetched_at(client, network, seconds=6) == [0, 5]
 
 
-async def test_while_a_card_stands_in_its_server_is_left_alone():
+async def test_server_of_a_fresh_card_is_not_asked():
     network = CardServer(page(card()), page(b"", 503, **says(retry_after="120")))
     client = connect("http://agent.test", engine=network)
 
@@ -868,7 +868,7 @@ async def test_what_a_card_does_not_declare_is_not_called(call, kind, capabiliti
         ("https://Agent.Test", "http://agent.test:8080/rpc", "it has no TLS"),
     ],
 )
-async def test_an_address_that_cannot_be_meant_is_told_with_what_to_pass(source, url, why):
+async def test_an_address_that_cannot_be_meant_is_reported_with_what_to_pass(source, url, why):
     network = CardServer(page(card(interface(url=url))))
 
     with pytest.raises(InvalidAgentCardError) as caught:
@@ -1249,7 +1249,7 @@ async def test_a_redirect_to_where_no_card_should_be_is_not_followed(location):
     assert len(network.requests) == (6 if loops else 1)
 
 
-async def test_nobody_at_the_address_is_a_connection_error():
+async def test_address_without_a_server_is_a_connection_error():
     with pytest.raises(A2AConnectionError) as caught:
         await connect(
             "http://nobody.test", engine=FakeNetwork(), resilience=Resilience.off()

@@ -95,7 +95,7 @@ async def test_each_retry_of_a_refused_call_is_refused_anew_without_a_request():
 
 
 @pytest.mark.parametrize("uri", ["a\x1b[31m\r\nb", "x" * 100_000])
-async def test_whatever_a_card_requires_is_told_in_one_short_line(uri):
+async def test_whatever_a_card_requires_is_reported_in_one_short_line(uri):
     agent = agent_with(uri)
 
     with pytest.raises(ExtensionSupportRequiredError) as raised:

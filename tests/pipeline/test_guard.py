@@ -124,7 +124,7 @@ async def fails(client, times, error=A2AConnectionError):
 
 
 @both_bindings
-async def test_an_agent_that_fails_five_times_is_left_alone(binding):
+async def test_agent_that_fails_five_times_opens_the_circuit(binding):
     agent, seen = FakeAgent(), []
     network = Recorded(agent)
     client = await with_a_task(
@@ -197,7 +197,7 @@ async def test_a_call_that_was_tried_waits_until_the_agent_may_be_back():
     assert now() >= 5
 
 
-async def test_one_that_gives_up_says_what_failed_and_not_only_that_it_was_refused():
+async def test_failed_call_names_its_failure_and_not_only_the_refusal():
     agent = FakeAgent()
     client = await with_a_task(agent, resilience=Resilience(budget=None))
     agent.inject(Refuse(), on="GetTask", times=100)
@@ -265,7 +265,7 @@ async def test_after_the_credentials_come_again_so_does_what_the_agent_shows():
     await fails(client, 1, CircuitOpenError)
 
 
-async def test_an_agent_that_hangs_is_away_for_reads_that_have_waited_in_vain():
+async def test_agent_that_hangs_opens_the_circuit_for_reads_after_timeouts():
     agent = FakeAgent()
     client = await with_a_task(agent)
     agent.inject(Stall(), on="GetTask", times=100)
@@ -278,7 +278,7 @@ async def test_an_agent_that_hangs_is_away_for_reads_that_have_waited_in_vain():
 
 
 @pytest.mark.parametrize("timeout", [4.9, 6.0])
-async def test_what_a_caller_gives_up_says_nothing_of_the_agent(timeout):
+async def test_call_abandoned_by_its_caller_says_nothing_about_the_agent(timeout):
     agent = FakeAgent()
     client = await with_a_task(agent)
     agent.inject(Stall(), times=100)
@@ -298,7 +298,7 @@ async def test_what_a_caller_gives_up_says_nothing_of_the_agent(timeout):
         assert not isinstance(caught.value, CircuitOpenError)
 
 
-async def test_a_probe_that_its_caller_gives_up_makes_room_for_another():
+async def test_probe_abandoned_by_its_caller_frees_its_slot():
     agent = FakeAgent()
     client = await with_a_task(agent, resilience=ONCE)
     agent.inject(Refuse(), on="GetTask", times=5)
@@ -315,7 +315,7 @@ async def test_a_probe_that_its_caller_gives_up_makes_room_for_another():
     assert (await client.get_task("task-1")).id == "task-1"
 
 
-async def test_a_wait_goes_on_when_the_agent_is_back():
+async def test_a_wait_continues_when_the_agent_is_back():
     agent = FakeAgent(completes("done", after=20))
     client = connected(agent, streaming=False)
     task = await client.send_message("hello", return_immediately=True)
@@ -465,7 +465,7 @@ async def test_a_cancel_never_waits():
     looking.cancel()
 
 
-async def test_who_is_told_to_come_at_once_holds_nobody_back():
+async def test_retry_after_of_zero_delays_no_call():
     agent = FakeAgent()
     client = await with_a_task(agent)
     agent.inject(rate_limited(0), on="GetTask", times=3)
@@ -486,7 +486,7 @@ async def test_a_cancel_that_is_refused_comes_again_when_it_was_asked_to():
     assert now() >= 30
 
 
-async def test_a_wait_in_the_line_is_as_long_as_it_is_told():
+async def test_wait_in_the_queue_is_as_long_as_reported():
     seen, agent = [], FakeAgent()
     client = await with_a_task(agent, observers=[seen.append], env=SystemEnv())
     agent.inject(rate_limited(30), on="GetTask")
@@ -497,7 +497,7 @@ async def test_a_wait_in_the_line_is_as_long_as_it_is_told():
     assert now() == told > 30
 
 
-async def test_who_has_no_time_to_wait_is_told_at_once():
+async def test_caller_without_time_to_wait_fails_at_once():
     agent = FakeAgent()
     client = await with_a_task(agent)
     agent.inject(rate_limited(30), on="GetTask")
@@ -664,7 +664,7 @@ def at_once(limit, **more):
     return Resilience(concurrency=ConcurrencyPolicy(limit=limit, **more))
 
 
-async def test_no_more_calls_are_under_way_than_asked_for():
+async def test_calls_in_flight_never_exceed_the_concurrency():
     class Counted(FakeNetwork):
         running = most = 0
 
@@ -740,7 +740,7 @@ async def test_who_waits_for_a_place_has_no_longer_than_its_deadline():
         (2, 2, "2 calls are in flight, and 2 wait; nothing"),
     ],
 )
-async def test_when_too_many_wait_the_next_is_told_at_once(limit, queue, told):
+async def test_caller_beyond_the_queue_limit_fails_at_once(limit, queue, told):
     agent = FakeAgent()
     client = await with_a_task(agent, resilience=at_once(limit, queue=queue))
     agent.inject(Delay(seconds=10), on="GetTask", times=limit)
@@ -779,7 +779,7 @@ async def test_no_place_is_lost_when_callers_leave_at_any_moment(moment):
 # ── What is remembered ───────────────────────────────────────────────────────────────────────
 
 
-async def test_what_nobody_has_called_for_an_hour_is_forgotten():
+async def test_agent_without_calls_for_an_hour_is_forgotten():
     shared = Endpoints()
     used, unused = (FakeAgent(url=f"http://{name}.test") for name in ("used", "unused"))
     first, second = (

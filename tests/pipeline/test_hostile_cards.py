@@ -387,7 +387,7 @@ def test_a_card_without_a_member_is_read_unless_a_call_depends_on_it(path):
 
 
 @pytest.mark.parametrize("path", [(), *MEMBERS], ids=shown)
-def test_members_that_nobody_knows_are_ignored(path):
+def test_unknown_members_are_ignored(path):
     """A2A 5.7; names of all kinds, which a map takes for entries of its own."""
     there = at(FULL, path)
     if not isinstance(there, dict) or (path and path[-1] in MAPS):
@@ -401,7 +401,7 @@ def test_members_that_nobody_knows_are_ignored(path):
 
 @pytest.mark.parametrize("path", [p for p in MEMBERS if p[-1] in MAPS], ids=shown)
 @pytest.mark.parametrize("name", ["", "\ud800", "a\x1b\nb", "x" * 100_000, "].url", "[...]", '"'])
-def test_the_names_of_a_map_are_the_agents_and_are_told_in_one_short_line(path, name):
+def test_the_names_of_a_map_are_the_agents_and_are_reported_in_one_short_line(path, name):
     there = at(FULL, path)
     entry = next(iter(there.values()))
 
@@ -1067,7 +1067,7 @@ def test_a_card_in_hand_is_judged_as_one_on_the_wire(path, kind, how, tmp_path):
 
 
 @pytest.mark.parametrize("body", UNREADABLE)
-def test_a_file_that_is_no_card_is_told_by_its_path(body, tmp_path):
+def test_a_file_that_is_no_card_is_reported_by_its_path(body, tmp_path):
     path = tmp_path / "card.json"
     path.write_bytes(UNREADABLE[body])
 

@@ -260,7 +260,7 @@ async def test_a_hint_beyond_the_bound_ends_it_at_once(binding):
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_on_retry_is_told_before_each_wait(is_async):
+async def test_on_retry_is_called_before_each_wait(is_async):
     told = []
 
     def note(number, error, wait):
@@ -430,7 +430,7 @@ async def test_clients_that_do_not_share_have_budgets_of_their_own():
 
 
 @both_bindings
-async def test_an_attempt_that_hangs_is_given_up_and_named(binding):
+async def test_attempt_that_hangs_is_abandoned_and_named(binding):
     agent = FakeAgent()
     resilience = Resilience(timeouts=Timeouts(first_byte=3), retry=RetryPolicy(max_retries=0))
     client = await with_a_task(agent, binding, resilience=resilience)
@@ -510,7 +510,7 @@ async def test_an_interceptor_changes_the_request(binding):
     assert agent.calls("SendMessage")[0].headers["x-trace"] == "abc"
 
 
-async def test_an_early_answer_reaches_nobody_and_is_seen_by_those_who_were_asked():
+async def test_early_answer_interrupts_no_caller_and_is_seen_by_later_ones():
     class Cache(Noting):
         async def before(self, call):
             await super().before(call)
@@ -766,7 +766,7 @@ async def test_a_cancelled_call_finishes_and_was_not_well():
     assert [type(detail.error) for detail in finished] == [asyncio.CancelledError]
 
 
-async def test_an_observer_that_fails_is_logged_and_harms_nobody(caplog):
+async def test_an_observer_that_fails_is_logged_and_harms_no_call(caplog):
     def broken(_detail):
         raise RuntimeError("observer out of order")
 
@@ -782,7 +782,7 @@ async def test_an_observer_that_fails_is_logged_and_harms_nobody(caplog):
     assert "observer out of order" in caplog.text
 
 
-async def test_an_observer_that_fails_harms_nobody_where_warnings_are_errors():
+async def test_an_observer_that_fails_harms_no_call_where_warnings_are_errors():
     client = connected(FakeAgent(), observers=[lambda _: 1 / 0])
 
     with warnings.catch_warnings():
@@ -802,7 +802,7 @@ async def awaitable(_prefix, _observation):
 @pytest.mark.parametrize(
     "observer", [Awaitable(), Awaitable().__call__, functools.partial(awaitable, "")]
 )
-def test_an_observer_that_nobody_would_await_is_refused_at_once(observer):
+def test_observer_that_would_not_be_awaited_is_refused_at_once(observer):
     with pytest.raises(TypeError, match="coroutine function, which would never be awaited"):
         connected(FakeAgent(), observers=[observer])
 
@@ -1483,7 +1483,7 @@ async def test_a_layer_of_ones_own_changes_what_it_overrides(binding):
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_closing_ends_what_is_under_way_with_an_error_that_says_so(turns):
+async def test_closing_ends_calls_in_flight_with_an_error_that_says_so(turns):
     agent = FakeAgent(works_forever())
     client = connected(agent)
     asking = asyncio.ensure_future(client.send_message("hello"))

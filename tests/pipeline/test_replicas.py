@@ -209,7 +209,7 @@ async def test_a_question_is_answered_where_it_was_asked():
     assert sorted(ran(agents))[:2] == [0, 0]
 
 
-async def test_a_task_of_another_program_is_looked_for_everywhere():
+async def test_task_of_another_program_is_searched_at_every_replica():
     agents, client = several(3, behaviour=works_forever())
     task = await client.send_message("hello", return_immediately=True)
 
@@ -220,7 +220,7 @@ async def test_a_task_of_another_program_is_looked_for_everywhere():
     assert (await other.cancel_task(task.id)).state is TaskState.CANCELED
 
 
-async def test_a_task_that_nobody_knows_is_not_found():
+async def test_a_task_that_is_unknown_is_not_found():
     _, client = several(3)
 
     with pytest.raises(TaskNotFoundError):
@@ -266,7 +266,7 @@ async def test_a_search_that_is_made_again_is_no_second_cancel():
         await other.cancel_task(task.id)
 
 
-async def test_a_lost_reply_is_looked_for_where_it_was_sent():
+async def test_lost_reply_is_searched_at_the_replica_that_got_the_message():
     for seed in range(6):
         agents, client = several(3, streaming=False, env=SeededDraws(seed))
         for agent in agents:
@@ -289,7 +289,7 @@ async def test_what_may_have_run_is_never_sent_to_another():
     assert sum(ran(agents)) == 1
 
 
-async def test_a_stream_goes_on_where_it_began():
+async def test_a_stream_continues_where_it_began():
     agents, client = several(3, behaviour=streams("a", "b", "c", every=1))
     for agent in agents:
         agent.inject(Cut(after_events=2), on="SendStreamingMessage")

@@ -35,7 +35,7 @@ async def passes(gate, moments, name, **how):
     moments.append((name, asyncio.get_running_loop().time()))
 
 
-def test_an_open_gate_holds_nobody():
+def test_open_gate_holds_no_caller():
     async def main():
         gate, moments = RetryAfterGate(), []
 
@@ -48,7 +48,7 @@ def test_an_open_gate_holds_nobody():
     run(main())
 
 
-def test_all_wait_for_whom_one_was_told_and_then_come_in_order():
+def test_callers_wait_for_the_rate_limit_and_are_admitted_in_order():
     async def main():
         gate, moments = RetryAfterGate(), []
         begin = asyncio.get_running_loop().time()
@@ -96,7 +96,7 @@ def test_a_longer_wait_holds_those_who_wait_already():
 
 
 @given(seed=st.integers(0, 2**32), max_examples=100)
-def test_nobody_passes_while_the_agent_wants_to_be_left_alone(seed):
+def test_no_call_passes_while_the_agent_limits_the_rate(seed):
     dice = random.Random(seed)
 
     async def main():

@@ -150,7 +150,7 @@ async def test_while_the_home_is_away_reads_go_to_the_others_at_once():
     assert (len(world.home.pending_faults), asyncio.get_running_loop().time()) == before
 
 
-async def test_when_another_replica_dies_reads_go_to_a_home_that_is_back():
+async def test_when_another_replica_crashes_reads_go_to_a_home_that_is_back():
     world = World(works_forever())
     task = await world.begin()
     world.kill()
@@ -350,7 +350,7 @@ async def test_a_lost_reply_is_found_in_the_store_by_another_replica(shared_stor
         assert sum(len(agent.executions) for agent in world.agents) == sum(before.values()) + 1
 
 
-async def test_a_conversation_goes_on_at_another_replica():
+async def test_a_conversation_continues_at_another_replica():
     world = World(completes("done"))
     task = await world.client.send_message("hello")
     world.kill()
@@ -391,7 +391,7 @@ async def test_a_push_configuration_goes_to_another_replica(shared_store):
     assert calls(world.other, "CreateTaskPushNotificationConfig") == 1
 
 
-async def test_no_read_in_flight_is_lost_when_its_replica_dies_under_load():
+async def test_read_in_flight_survives_a_crash_of_its_replica_under_load():
     world = World(works_forever())
     tasks = [await world.begin() for _ in range(30)]
     victim = world.agents[0]
@@ -405,7 +405,7 @@ async def test_no_read_in_flight_is_lost_when_its_replica_dies_under_load():
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("seed", range(rounds(2, 50)))
-async def test_replicas_that_die_in_turn_run_no_message_twice_and_lose_no_task(seed, shared):
+async def test_replicas_that_crash_in_turn_run_no_message_twice_and_lose_no_task(seed, shared):
     dice = random.Random(seed)
     world = World(asks_twice, shared=shared, env=SeededDraws(seed), streaming=dice.random() < 0.5)
     sent, shown = {}, []

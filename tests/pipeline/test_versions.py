@@ -305,7 +305,7 @@ async def test_a_message_that_may_have_been_taken_is_not_sent_in_another_version
     assert len(agent.calls("SendMessage")) == 1
 
 
-async def test_who_refuses_1_0_and_offers_nothing_else_is_told_of():
+async def test_agent_that_refuses_1_0_and_offers_nothing_else_is_reported():
     agent = FakeAgent()
     agent.inject(VERSION_REFUSED, on="GetTask")
 
@@ -843,7 +843,7 @@ async def test_an_older_agent_that_keeps_no_tasks_is_subscribed_to_after_all(bin
     assert (texts, events.reconnects) == (list("abcd"), 2)
 
 
-async def test_an_older_agent_that_has_neither_the_task_nor_subscriptions_is_given_up():
+async def test_older_agent_with_neither_the_task_nor_subscriptions_ends_the_stream():
     agent = FakeAgent(streams(*"abcd", every=2), versions=OLDER)
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     for name in ("SubscribeToTask", "GetTask"):

@@ -153,7 +153,7 @@ def test_the_time_is_drawn_around_its_middle():
 
 
 @pytest.mark.rule("D07")
-def test_a_probe_that_is_given_up_makes_room_for_the_next():
+def test_abandoned_probe_frees_its_slot_for_the_next():
     one = opened()
     probe = one.acquire(now=105.0)
     assert one.acquire(now=105.0) is None

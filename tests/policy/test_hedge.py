@@ -324,7 +324,7 @@ async def test_a_hedge_that_fails_is_no_answer():
     assert await took(client, task_id) == pytest.approx(5.0)
 
 
-async def test_both_attempts_are_told_of():
+async def test_both_attempts_are_reported():
     agent = FakeAgent()
     seconds = [*ever_quicker(40), 60.0, 0.1]
     _, client, task_id = await client_of(agent, latency=lambda _: seconds.pop(0))

@@ -32,7 +32,7 @@ def starts(pace, now, count):
     return moments
 
 
-def test_nobody_is_held_back_before_the_first_hint():
+def test_call_is_not_delayed_before_the_first_hint():
     pace = SlowStart()
 
     assert starts(pace, 100.0, 1000) == [100.0] * 1000
@@ -94,7 +94,7 @@ def test_who_comes_when_asked_is_held_back_no_longer_than_that():
         now = later
 
 
-def test_what_was_under_way_before_the_complaint_is_no_new_one():
+def test_call_in_flight_before_the_rate_limit_is_not_a_new_one():
     pace = SlowStart()
     told(pace, 1.0, now=0.0)
     last = starts(pace, 0.0, 60)[-1]

@@ -89,7 +89,7 @@ def test_no_retries_means_one_try():
     assert after(busy(), RetryPolicy(max_retries=0)) == GiveUp("retrying is turned off")
 
 
-def test_one_retry_is_told_as_one():
+def test_single_retry_is_reported_in_the_singular():
     assert after(busy(), RetryPolicy(max_retries=1), attempt=2) == GiveUp("1 retry was made")
 
 
@@ -287,7 +287,7 @@ def test_any_hint_may_be_followed():
     ],
     ids=str,
 )
-def test_where_no_answer_came_and_nobody_knows_the_reply_is_lost(error):
+def test_missing_answer_without_a_search_is_a_lost_reply(error):
     assert is_outcome_unknown(error)
 
     error.executed = False
@@ -330,13 +330,13 @@ def test_a_refusal_before_anything_was_attempted_is_all_there_is():
     assert tried((False, False, 0), (True, False, 0)).last is not None
 
 
-def test_in_line_a_refusal_counts_only_if_nobody_has_got_through():
+def test_refusal_counts_for_queued_calls_only_if_no_call_succeeded():
     assert tried((True, True, 0), (True, True, 0), (True, True, 0)).failures == 3
     assert tried((True, True, 0), (True, True, 1), (True, True, 7)).failures == 1
     assert tried((True, True, 0), (True, True, 1), (True, True, 1)).failures == 2
 
 
-def test_a_failure_counts_whoever_has_got_through():
+def test_failure_counts_whichever_call_succeeded():
     assert tried((True, True, 0), (True, False, 1), (False, False, 7)).failures == 3
 
 

@@ -147,7 +147,7 @@ def test_credentials_that_are_not_whole_are_refused(own):
         ({"jwt": JwtPolicy()}, ValueError, "there are no keys"),
     ],
 )
-def test_a_wrong_argument_is_told_in_one_line(options, error, match):
+def test_a_wrong_argument_is_reported_in_one_line(options, error, match):
     with pytest.raises(error, match=match):
         PushReceiver(**{"url": URL, **options})
 
@@ -171,7 +171,7 @@ async def test_the_credentials_prove_it_as_well_as_the_token():
     assert (await post(receiver, task(), authorization=credentials)).status == 200
 
 
-async def test_an_authorization_that_nobody_asked_for_does_not_matter_beside_the_token():
+async def test_unrequested_authorization_does_not_matter_beside_the_token():
     receiver, config = expecting()
 
     assert (await post(receiver, task(), config, authorization="Bearer x")).status == 200
@@ -555,7 +555,7 @@ async def test_a_sender_that_leaves_gets_no_answer():
 # ── What is kept ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_task_that_becomes_too_large_is_refused_and_those_who_wait_are_told():
+async def test_task_that_becomes_too_large_is_refused_and_its_waiters_fail():
     receiver, config = expecting(limits=Limits(artifacts=1, event=1000))
     await deliver(receiver, config, chunk("moon"))
     waiting = asyncio.ensure_future(receiver.wait("t-1"))
@@ -624,7 +624,7 @@ async def test_bytes_are_bounded_and_what_is_not_needed_goes_first():
     await deliver(receiver, further, chunk("x" * 2000, "t-3"))
 
 
-async def test_what_is_read_in_vain_takes_no_room():
+async def test_failed_read_takes_no_slot():
     receiver, config = expecting(max_bytes=3000)
 
     for _ in range(10):
@@ -1055,7 +1055,7 @@ async def test_an_agent_is_not_looked_at_before_it_wants_to_be():
     assert (loop.time(), client.asked.qsize()) == (300, 0)
 
 
-async def test_a_wait_in_vain_tells_what_failed_last():
+async def test_deadline_error_of_a_wait_has_the_last_failure():
     agent = FakeAgent(works_forever())
     client = connect(agent.url, engine=FakeNetwork(agent))
     receiver, _ = expecting()
@@ -1119,7 +1119,7 @@ async def test_an_early_message_may_name_the_task():
     assert receiver.expect("t-1", config).state is COMPLETED
 
 
-async def test_what_cannot_be_told_from_an_early_delivery_is_put_off():
+async def test_delivery_that_may_be_early_is_deferred():
     receiver = PushReceiver(URL)
     own = AuthenticationInfo(scheme="Basic", credentials="YTpi")
     receiver.config("t-1", authentication=own)
@@ -1375,7 +1375,7 @@ async def test_no_secret_is_shown_or_kept(caplog):
     assert "canary" not in kept
 
 
-async def test_a_wait_asks_the_agent_before_it_gives_up():
+async def test_wait_polls_the_agent_once_more_before_its_deadline_error():
     agent = FakeAgent(completes("moon", after=1))  # which delivers nothing
     receiver, config = expecting(None)
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
@@ -1384,7 +1384,7 @@ async def test_a_wait_asks_the_agent_before_it_gives_up():
         assert (await receiver.wait(task.id, client=client, timeout=5)).text == "moon"
 
 
-async def test_what_cannot_be_waited_for_is_told_at_once():
+async def test_what_cannot_be_waited_for_is_reported_at_once():
     receiver, config = expecting()
     answer = Message(message_id="m", role=Role.AGENT, parts=(Part(text="moon"),))
 

@@ -247,7 +247,7 @@ def unsigned(token):
     ],
     ids=lambda token: token[:12],
 )
-async def test_what_is_signed_by_nobody_that_is_known_is_refused(token):
+async def test_signature_by_an_unknown_key_is_refused(token):
     receiver, config = expecting()
 
     assert (await push(receiver, config, token)).status == 401
@@ -736,7 +736,7 @@ async def test_an_early_delivery_that_only_a_signature_proves_is_put_off():
     assert (await push(receiver, None, SIGNER.token(other), other)).status == 404
 
 
-async def test_tasks_that_nobody_expects_leave_nothing_behind():
+async def test_unexpected_tasks_leave_nothing_behind():
     receiver, config = expecting(max_tokens=1)
 
     for number in range(200):
@@ -748,7 +748,7 @@ async def test_tasks_that_nobody_expects_leave_nothing_behind():
     assert (await push(receiver, config, SIGNER.token(BODY))).status == 200
 
 
-async def test_nobody_waits_for_keys_twice():
+async def test_caller_waits_for_keys_once():
     server = KeyServer()
     server.hangs = True
     receiver, config = expecting(KEYS, engine=server)

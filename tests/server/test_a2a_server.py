@@ -216,7 +216,7 @@ async def test_the_example_asks_and_answers():
 
 @BOTH
 @pytest.mark.parametrize("is_raised", [True, False])
-async def test_requires_input_and_goes_on_with_what_was_asked(binding, is_raised):
+async def test_requires_input_and_continues_with_what_was_asked(binding, is_raised):
     async def answer(message, turn):
         if turn.asked is None:
             question = requires_input("Which city?")
@@ -333,7 +333,7 @@ async def yielding(message):
 
 
 @pytest.mark.parametrize("answer", [raising, returning, yielding])
-async def test_a_failure_that_is_meant_is_told_with_its_facts(answer):
+async def test_deliberate_failure_is_reported_with_its_facts(answer):
     async with calling(answer) as client:
         with pytest.raises(holdfast.TaskFailedError, match="The shop is closed") as caught:
             await client.ask("?")
@@ -421,7 +421,7 @@ async def test_a_turn_without_an_end_fails(says):
             await client.ask("?")
 
 
-async def test_nothing_can_be_told_after_the_end():
+async def test_event_after_the_end_is_refused():
     refused = []
 
     class Talkative(Executor):
@@ -611,7 +611,7 @@ async def test_an_executor_of_the_sdk_is_taken_as_it_is():
 
 @pytest.mark.rule("P12")
 @BOTH
-async def test_what_an_executor_of_the_sdk_raises_is_not_told(binding, caplog):
+async def test_what_an_executor_of_the_sdk_raises_is_not_reported(binding, caplog):
     caplog.set_level(logging.CRITICAL, "a2a")
     async with calling(SdkExecutor(), binding, card={"name": "sdk"}) as client:
         with pytest.raises(A2AError) as caught:

@@ -154,7 +154,7 @@ async def test_a_challenge_comes_with_the_refusal_and_a_client_understands_it():
         (lambda _: asyncio.Event().wait(), 200),
     ],
 )
-async def test_a_function_that_fails_to_judge_lets_nobody_through(authenticate, status, caplog):
+async def test_authentication_function_that_raises_admits_no_caller(authenticate, status, caplog):
     server = A2AServer(echo, authenticate=authenticate, middleware=[unreachable])
 
     answered, answer = await post(server, BODY)
@@ -164,7 +164,7 @@ async def test_a_function_that_fails_to_judge_lets_nobody_through(authenticate, 
     assert caplog.records
 
 
-async def test_what_is_meant_for_the_caller_is_told():
+async def test_what_is_meant_for_the_caller_is_reported():
     def expired(headers):
         raise holdfast.errors.PermissionDeniedError("the account is closed")
 
@@ -204,7 +204,7 @@ def by_header(scope):
     return User(dict(scope["headers"]).get(b"x-user", b"").decode() or None)
 
 
-async def test_users_of_the_same_display_name_are_told_apart_by_their_identity():
+async def test_users_of_the_same_display_name_are_distinguished_by_their_identity():
     server = A2AServer(whose, middleware=[as_user(by_header)])
     network = AsgiNetwork({URL: server.app(url=URL)})
     seen = []

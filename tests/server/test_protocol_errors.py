@@ -158,7 +158,7 @@ async def test_an_exception_is_a_status_object_over_http_json():
 
 @pytest.mark.rule("P12")
 @BOTH
-async def test_nothing_of_an_exception_is_told_and_all_of_it_is_logged(binding, caplog):
+async def test_nothing_of_an_exception_is_reported_and_all_of_it_is_logged(binding, caplog):
     reply = await served(
         raising(ValueError(SECRET)), binding=binding, headers={"x-request-id": "abc-7"}
     )
@@ -199,7 +199,7 @@ async def test_an_error_of_the_protocol_says_what_it_says(binding):
 
 
 @BOTH
-async def test_when_to_try_again_is_told_in_the_header_as_well(binding):
+async def test_when_to_try_again_is_reported_in_the_header_as_well(binding):
     reply = await served(raising(InternalError("busy", transient=True, retry_after=2.5)))
 
     assert reply.headers["retry-after"] == "3"
@@ -392,7 +392,7 @@ async def test_headers_that_belong_to_the_status_are_kept(binding):
 
 
 @BOTH
-async def test_what_a_framework_says_of_the_clients_mistake_is_told(binding):
+async def test_what_a_framework_says_of_the_clients_mistake_is_reported(binding):
     body = b'{"detail":"the city is unknown, see /home/me/cities.txt"}'
 
     error = (await served(answering(422, body, "application/json"), binding=binding)).error
@@ -527,7 +527,7 @@ async def test_a_stream_that_can_have_no_other_event_is_cut_off(piece, headers):
     assert exchange.body == piece
 
 
-async def test_another_answer_under_way_is_cut_off():
+async def test_another_answer_in_flight_is_cut_off():
     async def app(scope, receive, send):
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -592,7 +592,7 @@ async def test_events_pass_at_once_and_so_does_the_beginning():
     ],
 )
 @pytest.mark.parametrize("reads", [0, 1, 9])
-async def test_the_id_is_found_however_the_body_comes_and_whoever_reads_it(body, rpc_id, reads):
+async def test_id_is_found_however_the_body_arrives_and_is_read(body, rpc_id, reads):
     async def app(scope, receive, send):
         for _ in range(reads):
             if not (await receive())["more_body"]:
@@ -840,7 +840,7 @@ async def test_the_user_of_a_stream_sees_where_it_broke(binding):
 
 
 @BOTH
-async def test_agents_that_call_each_other_are_told_so(binding):
+async def test_agents_that_call_each_other_get_a_loop_error(binding):
     network = AsgiNetwork()
     urls = ["http://a.test", "http://b.test"]
     calls = []
@@ -901,7 +901,7 @@ async def test_a_card_that_is_not_there_is_not_there(binding):
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
-async def test_a_client_that_does_not_read_is_given_up(kind, caplog):
+async def test_client_that_does_not_read_is_disconnected(kind, caplog):
     class Full(Exchange):
         async def send(self, message):
             await super().send(message)

@@ -203,7 +203,7 @@ async def test_a_burst_that_asks_for_input_ends_there(binding):
     assert isinstance(events[0][0], Task)
 
 
-async def test_what_is_read_at_once_can_be_cancelled_and_gone_on_with():
+async def test_buffered_read_can_be_cancelled_and_continued():
     agent = FakeAgent(streams(*WORDS, every=1))
     client = connect(agent.url, engine=InOne(agent))
 

@@ -405,7 +405,7 @@ def test_what_a_task_begins_with_counts():
         lambda n: chunk(metadata={"step": n}),
     ],
 )
-def test_what_only_replaces_may_go_on_for_ever(event):
+def test_artifact_that_is_only_replaced_may_grow_forever(event):
     fold = TaskFold(NEW, limits=Limits(body=1_000, parts=2, history=1))
     for number in range(1_000):
         fold.add(event(number))
@@ -544,7 +544,7 @@ def test_repeats_change_nothing_but_for_what_is_appended(task, stream, event):
         assert folded(*stream, event, event, task=task) == folded(*stream, event, task=task)
 
 
-def test_a_dictionary_that_was_given_out_is_nobody_elses():
+def test_returned_dictionary_is_a_copy():
     metadata = {"n": 1}
     fold = TaskFold(NEW)
     fold.add(status(WORKING, metadata=metadata))

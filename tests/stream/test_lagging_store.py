@@ -162,7 +162,7 @@ def test_without_a_store_what_follows_the_snapshot_is_new_even_if_it_looks_the_s
     assert "".join(taken(machine)) == "ha ha "
 
 
-def test_an_artifact_that_begins_after_a_cut_is_told_at_once():
+def test_artifact_that_begins_after_a_cut_is_emitted_at_once():
     machine = cut_after(chunk("a", append=False))
     machine.on_event(task("a"))
     machine.on_task(task("a"))

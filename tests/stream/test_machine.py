@@ -373,7 +373,7 @@ def picked_up(*chunks):
     return resume, task
 
 
-def test_a_whole_artifact_that_grew_after_a_reconnect_is_told_at_once():
+def test_whole_artifact_that_grew_after_a_reconnect_is_emitted_at_once():
     resume, _ = picked_up(chunk("one", append=False))
     grown = chunk("one two", append=False)
 
@@ -385,7 +385,7 @@ def test_a_whole_artifact_that_grew_after_a_reconnect_is_told_at_once():
     assert resume.outbox.task.text == "one two three"
 
 
-def test_a_whole_artifact_that_is_repeated_after_a_reconnect_is_not_told_again():
+def test_whole_artifact_repeated_after_a_reconnect_is_not_emitted_again():
     resume, _ = picked_up(chunk("one", append=False), chunk(" two"))
 
     resume.on_event(chunk("one", append=False))
@@ -398,7 +398,7 @@ def test_a_whole_artifact_that_is_repeated_after_a_reconnect_is_not_told_again()
     assert resume.outbox.take() is None
 
 
-def test_a_whole_artifact_is_told_where_nobody_can_say_what_the_task_holds():
+def test_whole_artifact_is_emitted_if_the_content_of_the_task_is_unknown():
     resume, _ = picked_up(chunk("one", append=False))
     gone = TaskNotFoundError("no such task")
 

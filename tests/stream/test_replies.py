@@ -127,7 +127,7 @@ async def test_a_program_whose_look_finds_a_store_that_lags_gets_the_answer(conn
     assert answer.text == "Done."
 
 
-async def test_a_stream_goes_on_to_the_answer_and_says_what_of_it_is_stale(
+async def test_a_stream_continues_to_the_answer_and_says_what_of_it_is_stale(
     agent, connected, lag, streaming
 ):
     client = connected(agent(asks("Which one?"), DONE))

@@ -38,7 +38,7 @@ statuses = st.builds(
     ],
     ids=str,
 )
-def test_the_newer_of_two_is_told_where_it_can_be(status, known, newer):
+def test_newer_status_is_recognized_where_possible(status, known, newer):
     one, other = (TaskStatus(state=state, timestamp=at) for state, at in (status, known))
 
     assert is_newer(one, other) is newer

@@ -263,7 +263,7 @@ async def test_what_the_agent_says_where_its_stream_breaks_is_not_lost(binding):
 
 
 @both_bindings
-async def test_what_an_agent_said_before_it_went_on_is_not_why_its_task_failed(binding):
+async def test_earlier_status_message_is_not_the_reason_of_a_failure(binding):
     agent = FakeAgent(streams("a", "b", "c", every=10, then=fails(after=10)))
     agent.inject(Fail(after_events=3, code=-32050, message="out of paper"))
 
@@ -299,7 +299,7 @@ async def test_what_could_not_be_read_of_a_stream_is_not_why_its_task_failed(bin
 
 
 @both_bindings
-async def test_what_a_stream_broke_with_is_told_to_observers(binding):
+async def test_error_of_a_broken_stream_reaches_observers(binding):
     seen = []
     agent = FakeAgent(streams("a", "b", "c", every=1))
     agent.inject(Fail(after_events=3, code=-32050, message="out of paper"))
@@ -372,7 +372,7 @@ async def test_a_stream_beyond_a_limit_ends_at_once_and_names_its_task(limits, b
 
 
 @both_bindings
-async def test_a_deadline_of_somebody_else_is_not_taken_for_the_streams(binding):
+async def test_deadline_of_the_caller_is_not_taken_for_that_of_the_stream(binding):
     class Elsewhere:
         async def credentials(self, call):
             if call.operation.name != "SendStreamingMessage" and call.card is not None:
@@ -472,7 +472,7 @@ async def all_the_rest(events):
 
 
 @both_bindings
-async def test_a_stream_that_does_not_close_is_given_up(binding):
+async def test_a_stream_that_does_not_close_is_abandoned(binding):
     class Stuck(StreamWrapper):
         async def close(self):
             await super().close()
@@ -519,7 +519,7 @@ async def test_a_connection_that_does_not_close_is_replaced_all_the_same(binding
 
 
 @both_bindings
-async def test_a_failure_is_told_though_the_connection_does_not_close(binding):
+async def test_a_failure_is_reported_though_the_connection_does_not_close(binding):
     agent = FakeAgent(streams("a", "b", "c", every=10))
     cut_after(agent, 3)
     client = connected(
@@ -533,7 +533,7 @@ async def test_a_failure_is_told_though_the_connection_does_not_close(binding):
 
 
 @both_bindings
-async def test_what_a_consumer_raises_is_told_though_the_connection_does_not_close(binding):
+async def test_what_a_consumer_raises_is_reported_though_the_connection_does_not_close(binding):
     def raising(_event, _task, _card):
         raise ValueError("not that one")
 
@@ -545,7 +545,7 @@ async def test_what_a_consumer_raises_is_told_though_the_connection_does_not_clo
 
 
 @both_bindings
-async def test_a_failure_is_told_to_who_was_cancelled_meanwhile(binding):
+async def test_failure_is_raised_in_a_caller_that_was_cancelled_meanwhile(binding):
     agent = FakeAgent(works_forever())
     client = connected(agent, binding, call_layers=[slow_to_close(4)])
 
@@ -693,7 +693,7 @@ async def test_a_question_comes_with_all_that_was_said_before_it(lag, binding):
 
 
 @both_bindings
-async def test_what_happened_while_nobody_listened_is_told_though_store_and_stream_lack_it(
+async def test_events_missed_while_disconnected_are_emitted_though_store_and_stream_lack_them(
     binding,
 ):
     says = Step(state=TaskState.INPUT_REQUIRED, after=0.001, says="Which one?")
@@ -842,7 +842,7 @@ async def test_a_deadline_strikes_wherever_a_stream_waits(where, on, binding):
     ("how", "ends"),
     [("polled", (500, 501)), ("clean", (500, 560)), ("silent", (1400, 1700))],
 )
-async def test_an_agent_that_works_for_ever_without_a_word_is_given_up(how, ends, binding):
+async def test_an_agent_that_works_for_ever_without_a_word_is_abandoned(how, ends, binding):
     agent = FakeAgent(works_forever(), streaming=how != "polled")
     network = FakeNetwork(agent)
     if how == "clean":  # as behind a proxy that cuts what is quiet
@@ -864,7 +864,7 @@ async def test_an_agent_that_works_for_ever_without_a_word_is_given_up(how, ends
 
 
 @both_bindings
-async def test_an_agent_that_says_it_is_alive_is_never_given_up(binding):
+async def test_an_agent_that_says_it_is_alive_is_never_abandoned(binding):
     agent = FakeAgent(works_forever(), streaming=Streaming(keep_alive=60))
     client = connected(agent, binding)
 
@@ -1095,7 +1095,7 @@ async def all_that_comes(events):
     return [told(event) async for event in events]
 
 
-async def test_text_that_is_waited_for_in_vain_comes_when_it_is_waited_for_again():
+async def test_text_missed_by_one_wait_arrives_with_the_next():
     agent = FakeAgent(streams("one ", "two ", "three", every=10))
     async with connected(agent) as client, client.stream_message("hello") as events:
         deltas, heard = events.text_deltas(), []
@@ -1107,7 +1107,7 @@ async def test_text_that_is_waited_for_in_vain_comes_when_it_is_waited_for_again
         assert [text async for text in deltas] == []
 
 
-async def test_who_breaks_out_of_the_text_goes_on_with_the_next_piece():
+async def test_loop_over_text_continues_with_the_next_piece_after_a_break():
     agent = FakeAgent(completes("first", "second", "third"))
     async with connected(agent) as client:
         task_id = (await client.ask("hello")).task_id

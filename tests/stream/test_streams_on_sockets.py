@@ -123,7 +123,7 @@ async def test_streams_that_were_left_take_no_place(binding):
     ],
     ids=["clean", "cut", "reset", "inside", "error"],
 )
-async def test_s03_a_stream_that_is_cut_goes_on_over_another_connection(fault, binding):
+async def test_s03_a_stream_that_is_cut_continues_over_another_connection(fault, binding):
     agent = FakeAgent(streams(*"abcdef", every=0.02), streaming=Streaming(piece=7, overlap=2))
     agent.inject(fault, on="SendStreamingMessage")
     agent.inject(Cut(after_events=2, after_bytes=11), on="SubscribeToTask")

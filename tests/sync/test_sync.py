@@ -271,7 +271,7 @@ def test_a_timeout_is_that_of_the_asynchronous_api():
         client.ask("now?", timeout=0.05)
 
 
-def test_wrong_arguments_are_told_as_always():
+def test_wrong_arguments_raise_the_usual_errors():
     client, _ = connected(completes("well"))
 
     with client:
@@ -285,7 +285,7 @@ def test_wrong_arguments_are_told_as_always():
             client.iter_tasks(b"x")
 
 
-def test_what_a_client_gives_goes_on_being_blocking():
+def test_objects_of_a_blocking_client_are_blocking():
     client, _ = connected(scripted(asks("which?"), completes("that one"), streams("that ", "one")))
 
     with client:
@@ -581,7 +581,7 @@ async def _nothing():
 
 
 @pytest.mark.parametrize(("given", "told"), [(5, "not int$"), (_nothing, "not function; call it")])
-def test_what_is_no_coroutine_is_told_at_once(given, told):
+def test_what_is_no_coroutine_is_reported_at_once(given, told):
     with pytest.raises(TypeError, match=f"^run takes a coroutine, .*{told}"):
         holdfast.sync.run(given)
 

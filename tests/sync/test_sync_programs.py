@@ -117,7 +117,7 @@ def test_ctrl_c_in_a_hook_that_asks_for_input():
     assert "Fatal" not in err
 
 
-def test_a_forked_child_goes_on_with_a_client():
+def test_a_forked_child_continues_with_a_client():
     program = started("""
         import warnings
         # Of forking beside threads; and of what a child has from its parent, and cannot close.

@@ -93,7 +93,7 @@ async def test_after_its_reply_it_is_told_that_the_client_is_gone():
         assert app.told[1:] == [{"type": "http.disconnect"}]
 
 
-async def test_a_client_that_leaves_a_stream_is_told_of_and_nothing_is_cancelled():
+async def test_client_that_leaves_a_stream_is_reported_and_cancels_nothing():
     done = []
 
     async def works_on(app, receive, send):
@@ -115,7 +115,7 @@ async def test_a_client_that_leaves_a_stream_is_told_of_and_nothing_is_cancelled
     assert carried.crashes == []
 
 
-async def test_a_client_that_is_cancelled_before_the_reply_is_told_of():
+async def test_client_that_is_cancelled_before_the_reply_is_reported():
     app = App(then=told)
     carried = network(app)
     asking = asyncio.create_task(carried.request(get()))
@@ -153,7 +153,7 @@ async def test_who_does_not_read_lets_the_application_wait():
         (start(), body(), body()),
     ],
 )
-async def test_what_is_not_asgi_is_told_to_the_application(sends):
+async def test_value_that_is_not_asgi_raises_in_the_application(sends):
     carried = network(App(*sends))
 
     await carried.stream(get()).__aenter__()
@@ -240,7 +240,7 @@ async def test_the_largest_reply():
     assert (reply.status, reply.body) == (404, b"")
 
 
-async def test_nobody_else_is_there():
+async def test_no_other_task_runs():
     with pytest.raises(A2AConnectionError) as caught:
         await network(App()).request(get(url="http://elsewhere.test/"))
 

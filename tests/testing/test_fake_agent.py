@@ -285,7 +285,7 @@ async def test_what_is_no_jsonrpc_request(body, code, rpc_id):
         ("GET", "/.well-known/agent.json", (404, "Not Found")),
     ],
 )
-async def test_a_path_that_nobody_serves_is_answered_in_plain_text(method, path, answer):
+async def test_unserved_path_is_answered_in_plain_text(method, path, answer):
     agent = FakeAgent()
 
     status, kind, text = await http(agent, method, path)

@@ -91,7 +91,7 @@ async def test_a_stream_gives_the_body_while_it_is_open():
 # ── What does not ────────────────────────────────────────────────────────────────────────────
 
 
-async def test_nobody_has_a_name_that_was_not_given():
+async def test_caller_has_no_name_that_was_not_given():
     request = send("http://nowhere.test/rpc?key=secret")
 
     error, _ = await fails(FakeNetwork(FakeAgent()), request)
@@ -113,7 +113,7 @@ async def test_a_refused_connection_sends_nothing():
 
 
 @pytest.mark.parametrize("after_execution", [False, True])
-async def test_after_a_reset_nobody_knows_whether_it_was_executed(after_execution):
+async def test_after_a_reset_execution_is_unknown(after_execution):
     agent, request = FakeAgent(), send()
     agent.inject(Reset(after_execution=after_execution))
 
@@ -125,7 +125,7 @@ async def test_after_a_reset_nobody_knows_whether_it_was_executed(after_executio
 
 
 @pytest.mark.parametrize("count", [0, 1, 20])
-async def test_a_cut_reply_is_told_from_a_whole_one(count):
+async def test_a_cut_reply_is_distinguished_from_a_whole_one(count):
     agent = FakeAgent()
     agent.inject(Cut(after_bytes=count))
 
@@ -250,7 +250,7 @@ async def test_a_late_request_is_executed_late():
     assert (agent.received[0].at, now()) == (3, 3)
 
 
-async def test_a_late_request_is_executed_though_nobody_waits_any_more():
+async def test_late_request_is_executed_after_its_client_left():
     agent = FakeAgent()
     agent.inject(Delay(seconds=60, after_execution=False))
 

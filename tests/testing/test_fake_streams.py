@@ -268,7 +268,7 @@ async def test_a_stream_ends_where_the_agent_asks():
     assert (seen.ended, seen.error) == (5, None)
 
 
-async def test_a_stream_goes_on_after_an_authorization():
+async def test_a_stream_continues_after_an_authorization():
     seen = await streamed(FakeAgent(needs_auth("log in", cleared_after=30)))
 
     assert seen.story[1:] == [
@@ -327,7 +327,7 @@ async def test_a_reply_is_streamed_too(binding):
     ]
 
 
-async def test_a_stream_that_stays_open_goes_on_with_the_reply():
+async def test_a_stream_that_stays_open_continues_with_the_reply():
     agent = FakeAgent(conversation, streaming=Streaming(stays_open=True))
     network = FakeNetwork(agent)
     first = asyncio.create_task(read(network, sending()))
@@ -414,7 +414,7 @@ async def test_a_message_to_a_working_task_changes_what_its_streams_tell():
 
 
 @both_bindings
-async def test_a_subscription_begins_with_the_task_and_goes_on(binding):
+async def test_a_subscription_begins_with_the_task_and_continues(binding):
     agent = FakeAgent(THREE)
 
     seen = await subscribed(agent, after=25, binding=binding)
@@ -425,7 +425,7 @@ async def test_a_subscription_begins_with_the_task_and_goes_on(binding):
 
 
 @pytest.mark.parametrize("moment", [0, 10, 20, 30])
-async def test_no_event_is_told_twice_or_lost_at_the_moment_when_it_happens(moment):
+async def test_event_is_emitted_exactly_once_even_when_it_happens_now(moment):
     agent = FakeAgent(THREE)
 
     seen = await subscribed(agent, after=moment)
@@ -902,7 +902,7 @@ async def test_a_proxy_may_shorten_a_reply():
 
 @pytest.mark.parametrize("moment", [0, 5, 10, 35])
 @pytest.mark.parametrize("fault", [None, Stall(phase="idle", after_events=2), Delay(seconds=8)])
-async def test_a_client_that_leaves_frees_everything_and_the_work_goes_on(moment, fault):
+async def test_a_client_that_leaves_frees_everything_and_the_work_continues(moment, fault):
     agent = FakeAgent(THREE)
     if fault is not None:
         agent.inject(fault)

@@ -97,7 +97,7 @@ async def test_what_a_server_declares():
         assert card["supportedInterfaces"][0]["url"].startswith("http://mine.test")
 
 
-async def test_a_card_is_narrowed_to_rest_on_its_way():
+async def test_card_is_narrowed_to_rest_in_transit():
     agent = FakeAgent()
 
     async with make_test_client_factory(agent)() as http:
@@ -157,7 +157,7 @@ async def test_a_client_that_is_closed_leaves_the_others_alone():
             assert (await second.get(CARD)).status_code == 200
 
 
-async def test_a_stream_of_httpx_that_is_left_is_told_to_the_application():
+async def test_stream_of_httpx_that_is_left_disconnects_the_application():
     told = []
 
     async def app(_scope, receive, send):

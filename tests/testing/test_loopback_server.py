@@ -460,7 +460,7 @@ async def test_it_refuses_and_listens_again_at_the_same_address():
         assert (await engine.request(to(server.url))).status == 200
 
 
-async def test_open_connections_go_on_while_it_refuses():
+async def test_open_connections_continue_while_it_refuses():
     async with LoopbackServer(FakeAgent()) as server, await Client.of(server) as client:
         await client.send(request_bytes())
         await client.reply()
@@ -687,7 +687,7 @@ async def test_a_reply_that_is_too_large_looks_the_same_too():
     assert there == await seen(FakeNetwork(near), near.url, near, fault, limits=Limits(body=10))
 
 
-async def test_a_request_under_way_is_executed_though_its_client_left():
+async def test_a_request_in_flight_is_executed_though_its_client_left():
     agent = FakeAgent()
     agent.inject(Delay(seconds=0.1, after_execution=False))
     async with LoopbackServer(agent) as server:
@@ -700,7 +700,7 @@ async def test_a_request_under_way_is_executed_though_its_client_left():
     assert len(agent.received) == 1
 
 
-async def test_a_request_under_way_is_lost_with_the_server():
+async def test_a_request_in_flight_is_lost_with_the_server():
     agent = FakeAgent()
     agent.inject(Delay(seconds=1000, after_execution=False))
     async with LoopbackServer(agent) as server, await Client.of(server) as client:
@@ -711,7 +711,7 @@ async def test_a_request_under_way_is_lost_with_the_server():
     assert [timer for timer in timers if not timer.cancelled()] == []
 
 
-async def test_a_connection_goes_on_after_an_answer_in_the_agents_place():
+async def test_a_connection_continues_after_an_answer_in_the_agents_place():
     agent = FakeAgent()
     agent.inject(bad_gateway())
     async with LoopbackServer(agent) as server, await Client.of(server) as client:

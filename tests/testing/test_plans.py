@@ -125,7 +125,7 @@ def test_without_chunks_there_is_no_artifact():
     assert course(streams(every=3), 2.9, 3) == ["WORKING", "COMPLETED"]
 
 
-def test_an_authorization_clears_out_of_band_and_the_task_goes_on():
+def test_an_authorization_clears_out_of_band_and_the_task_continues():
     plan = needs_auth("log in", cleared_after=10, then=completes("in", after=5))
 
     assert course(plan, 0, 9, 10, 14, 15) == [
@@ -141,7 +141,7 @@ def test_an_authorization_that_never_comes_is_waited_for():
     assert course(needs_auth("log in"), 0, 1e9) == ["AUTH_REQUIRED", "AUTH_REQUIRED"]
 
 
-def test_what_follows_an_authorization_is_told_whole():
+def test_events_after_an_authorization_are_emitted_whole():
     hand_made = Plan((Step(state=TaskState.FAILED, says="no"),))
 
     assert course(needs_auth("log in", cleared_after=1, then=hand_made), 1) == ["FAILED"]
@@ -157,7 +157,7 @@ def test_a_crash_leaves_a_failed_task_without_a_reason():
     assert life.crash(2) == "boom"
 
 
-def test_echo_completes_with_what_it_was_told():
+def test_echo_completes_with_the_text_of_the_message():
     assert begun(echo(Turn(message=hello("say it")))).task(0).text == "say it"
 
 
@@ -322,7 +322,7 @@ async def settling_time(life):
         (fails(after=3), 3),
     ],
 )
-async def test_a_task_settles_when_it_is_over_or_waits_for_somebody(plan, at):
+async def test_task_settles_when_it_is_terminal_or_interrupted(plan, at):
     assert await settling_time(begun(plan)) == at
 
 
@@ -334,7 +334,7 @@ async def test_a_question_that_was_answered_does_not_count_as_settled():
     assert await settling_time(life) == 4
 
 
-async def test_who_waits_is_told_of_a_new_plan():
+async def test_waiter_is_woken_by_a_new_plan():
     life = begun(works_forever())
     waiting = asyncio.create_task(settling_time(life))
     await asyncio.sleep(3)
@@ -344,7 +344,7 @@ async def test_who_waits_is_told_of_a_new_plan():
     assert await waiting == 5
 
 
-async def test_who_waits_may_give_up():
+async def test_waiter_may_be_cancelled():
     life = begun(works_forever())
 
     with pytest.raises(TimeoutError):

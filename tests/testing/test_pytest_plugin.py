@@ -200,7 +200,7 @@ def test_a_proxy_for_any_test(inside):
     done.assert_outcomes(passed=2)
 
 
-def test_tests_of_anyio_go_on_as_they_are(inside):
+def test_tests_of_anyio_continue_as_they_are(inside):
     done = inside(
         """
         import asyncio
@@ -227,7 +227,7 @@ def test_pytest_finds_it_by_the_name_of_its_module():
     assert declared["entry-points"]["pytest11"] == {PLUGIN: PLUGIN}
 
 
-def test_where_nobody_asks_for_it_nothing_of_holdfast_is_imported(pytester):
+def test_pytest_plugin_imports_nothing_of_holdfast_unless_used(pytester):
     pytester.makepyfile(
         """
         import sys

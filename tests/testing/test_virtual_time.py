@@ -65,7 +65,7 @@ def test_an_hour_of_sleep_moves_the_clock_by_an_hour_exactly():
     assert run(main()) == HOUR
 
 
-def test_the_clock_begins_where_it_is_told_to():
+def test_clock_begins_at_the_given_time():
     with contextlib.closing(VirtualTimeLoop(start=1e9)) as loop:
         loop.run_until_complete(asyncio.sleep(0.5))
         assert loop.time() == 1e9 + 0.5
@@ -341,7 +341,7 @@ def test_name_resolution_holds_the_clock(gate, monkeypatch):
     assert run(main()) == (["an address"], 0)
 
 
-def test_a_job_that_nobody_waits_for_any_more_still_holds_the_clock(gate):
+def test_abandoned_job_still_holds_the_clock(gate):
     happened = []
 
     def job():
