@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from caller import Send
 
 SOURCE = Path(__file__).parent.parent / "src"
-"""Holdfast, which is not installed where AG2 is."""
+"""Import Holdfast, which is not installed in the environment of AG2."""
 
 
 @contextlib.asynccontextmanager
 async def ag2(url: str, *, client: Callable[[], httpx.AsyncClient] | None) -> AsyncIterator[Send]:
-    """A client for each call, as AG2 makes them; message ids are its own."""
+    """Creates a client for each call, as AG2 does; AG2 assigns message ids."""
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, url).get_agent_card()
     options: dict[str, Any] = {"timeout": PATIENCE}
@@ -52,7 +52,7 @@ def carried() -> httpx.AsyncClient:
 
 
 def main() -> None:
-    """Calls as it is told."""
+    """Make the calls that standard input requests."""
     parser = argparse.ArgumentParser(description="Call agents with AG2.")
     parser.add_argument("--transport", choices=("httpx", "holdfast"), default="httpx")
     distributions, client = ["ag2", "a2a-sdk", "httpx"], None

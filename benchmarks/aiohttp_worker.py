@@ -1,7 +1,7 @@
 """Bare aiohttp as a worker: the floor that a client over aiohttp stands on.
 
 A POST of the same ready-made bytes each time on a session with aiohttp's defaults, and reading
-the reply as bytes: no JSON is written or read, nothing is retried, no error is told apart.
+the reply as bytes: no JSON is written or read, nothing is retried, errors are not classified.
 
 With ``json`` as its argument, the worker also writes each request with `json.dumps` and reads
 each reply with `json.loads`: what one would write by hand. With ``streams``, as many connections
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 
 class BareAiohttp:
-    """A session and nothing else."""
+    """A bare session."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession
         self._url = ""
 
     async def open(self, url: str) -> None:
-        """Makes the session, and checks one answer."""
+        """Create the session, and check one answer."""
         self._session = self._made()
         self._url = url
         await self.send()
 
     async def send(self) -> None:
-        """The same bytes each time."""
+        """Send the same bytes each time."""
         assert len(await self.post(payloads.REQUEST)) > len(payloads.TASK)
 
     async def post(self, body: bytes) -> bytes:
-        """Sends bytes, reads bytes."""
+        """Send and read bytes."""
         async with self._session.post(self._url, data=body, headers=payloads.HEADERS) as response:
             assert response.status == 200
             return await response.read()
 
     async def stream(self, text: str, opened: Callable[[], None]) -> int:
-        """Reads the bytes of a stream as they come."""
+        """Read the bytes of a stream as they arrive."""
         body = payloads.STREAMING_REQUESTS[text]
         size = 0
         async with self._session.post(self._url, data=body, headers=payloads.HEADERS) as response:
@@ -59,7 +59,7 @@ class BareAiohttp:
         return payloads.events_of(text)
 
     async def read(self, noted: Callable[[], None]) -> None:
-        """Reads line by line, and decodes what is data."""
+        """Read line by line, and decode the data."""
         body = payloads.STREAMING_REQUESTS[payloads.PACED]
         async with self._session.post(self._url, data=body, headers=payloads.HEADERS) as response:
             async for line in response.content:
@@ -68,7 +68,7 @@ class BareAiohttp:
                     noted()
 
     async def close(self) -> None:
-        """Closes the session."""
+        """Close the session."""
         await self._session.close()
 
     def _made(self) -> aiohttp.ClientSession:
@@ -76,7 +76,7 @@ class BareAiohttp:
 
 
 class AiohttpWithStreams(BareAiohttp):
-    """Any number of them."""
+    """Bare streams."""
 
     def _made(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -85,10 +85,10 @@ class AiohttpWithStreams(BareAiohttp):
 
 
 class AiohttpWithJson(BareAiohttp):
-    """The standard library's JSON on top."""
+    """A bare session with the standard library's JSON."""
 
     async def send(self) -> None:
-        """A message of its own each time."""
+        """Send a new message each time."""
         request: dict[str, Any] = {
             "jsonrpc": "2.0",
             "id": str(uuid.uuid4()),

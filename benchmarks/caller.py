@@ -33,7 +33,7 @@ PATIENCE = 5.0
 
 
 class Send(Protocol):
-    """What sends a text to an agent."""
+    """A function that sends a text to an agent."""
 
     async def __call__(self, message_id: str, text: str, /) -> str:
         """Sends a text, under a message id where the client lets its caller name one.
@@ -45,24 +45,24 @@ class Send(Protocol):
 
 
 class Caller(Protocol):
-    """A client that can be told to call."""
+    """A client that makes calls on request."""
 
     def __call__(self, url: str, /) -> AbstractAsyncContextManager[Send]:
-        """Makes the client of the agent whose card is at an address, and gives it the card."""
+        """Create the client of the agent whose card is at an address, and pass it the card."""
         ...
 
 
 class Text:
     """The text of artifacts, put together from events as the protocol says.
 
-    What is appended comes behind what is there, anything else takes its place.
+    An appended chunk follows the earlier ones; any other replaces them.
     """
 
     def __init__(self) -> None:
         self._artifacts: dict[str, str] = {}
 
     def add(self, artifact: str, text: str, *, append: bool) -> None:
-        """Takes a piece of an artifact, or the whole of it."""
+        """Add a chunk of an artifact, or replace the artifact."""
         self._artifacts[artifact] = (self._artifacts.get(artifact, "") if append else "") + text
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Text:
 
 
 def run(caller: Caller, *distributions: str, settings: Sequence[str] = ()) -> None:
-    """Makes the calls that are asked for.
+    """Make the requested calls.
 
     Args:
         caller: The client.
@@ -82,7 +82,7 @@ def run(caller: Caller, *distributions: str, settings: Sequence[str] = ()) -> No
         if event == "socket.connect" and isinstance(arguments[1], tuple):
             _tell(tries=arguments[1][1])
 
-    logging.disable()  # what is told counts, and it is told on standard output
+    logging.disable()  # only standard output counts
     sys.addaudithook(watch)
     versions = {name: version(name) for name in distributions}
     _tell(versions=versions, settings=settings, python=sys.version.split()[0])
@@ -118,7 +118,7 @@ async def _call(caller: Caller, limit: float, call: str, url: str, text: str) ->
 
 
 def _causes(error: BaseException) -> list[list[str]]:
-    """What was raised, and what for: class and message of each."""
+    """Return class and message of an error and of its causes."""
     causes: list[list[str]] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < 5:

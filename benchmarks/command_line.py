@@ -1,4 +1,4 @@
-"""What commands cost, in CPU milliseconds (user and system), beside what their libraries cost.
+"""CPU time of commands, in milliseconds (user and system), compared with that of their libraries.
 
     python benchmarks/command_line.py [--rounds 15 | --least]
 

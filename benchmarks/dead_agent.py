@@ -1,4 +1,4 @@
-"""What one dead agent of ten costs the others, asked together by one program.
+"""The cost of one failing agent of ten for the others in fan-outs.
 
     python benchmarks/dead_agent.py [--fan-outs 300]
 
@@ -49,7 +49,7 @@ EVERY = 0.2
 """Seconds from one fan-out to the next."""
 
 WITHIN = 10.0
-"""Seconds that a fan-out has."""
+"""Time limit of a fan-out, in seconds."""
 
 LEAST_WELL = 0.999
 
@@ -62,11 +62,11 @@ DEATHS: dict[str, tuple[Fault, ConnectOptions]] = {
     "answers nothing": (Stall(), {}),
     "answers nothing, `Timeouts(first_byte=5)`": (Stall(), {"resilience": QUICK}),
 }
-"""How an agent is dead, and what its callers set."""
+"""A kind of failure of the agent, and the options of its callers."""
 
 
 class Day(NamedTuple):
-    """What became of the calls.
+    """Outcomes of the calls.
 
     Attributes:
         calls: Calls to the nine.
@@ -84,7 +84,7 @@ class Day(NamedTuple):
 
 
 class Seeded(SystemEnv):
-    """Throws the same dice each time."""
+    """Draws the same random numbers each time."""
 
     def __init__(self) -> None:
         self._dice = random.Random(1)
@@ -108,7 +108,7 @@ class Counting(FakeNetwork):
 
 
 async def day(fault: Fault, options: ConnectOptions, fan_outs: int) -> Day:
-    """Asks all ten, again and again."""
+    """Make fan-outs to all ten, one after the other."""
     dice = random.Random(1)
     works: dict[str, float] = {}
 
@@ -148,14 +148,14 @@ async def day(fault: Fault, options: ConnectOptions, fan_outs: int) -> Day:
 
 
 def message_id_of(result: AgentResult) -> str:
-    """The id of the message that was answered."""
+    """Return the id of the answered message."""
     task = result.unwrap().task
     assert task is not None
     return task.history[0].message_id
 
 
 def main() -> int:
-    """Prints the table; gives 1 where the others did not stay well."""
+    """Print the table; return 1 if the others were affected."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--fan-outs", type=int, default=300, help="in each of the ways")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Counts what becomes of 1,000 calls to an agent on a bad day, by who makes them.
+"""Count the outcomes of 1,000 calls to a failing agent, by caller.
 
     python benchmarks/duplicates.py [--calls 1000] [--seed 1]
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Send = Callable[[Client, Message], Awaitable[object]]
 
 PATIENCE = 5.0
-"""Seconds that a caller waits for a reply to begin."""
+"""Seconds that a caller waits for the beginning of a reply."""
 
 FAULTS: dict[str, Fault | None] = {
     "none": None,
@@ -70,12 +70,12 @@ KEPT = "holdfast, with a journal"
 
 @dataclass
 class Day:
-    """What became of the calls of one caller.
+    """Outcomes of the calls of one caller.
 
     Attributes:
         duplicates: Executions beyond the first one of each message.
         unknown_and_run: Calls reported unknown whose message was executed.
-        ends: What the caller was told.
+        ends: Results that the caller got.
     """
 
     duplicates: int
@@ -84,13 +84,13 @@ class Day:
 
 
 def behave(turn: Turn) -> Plan:
-    """Answers at once: with a message where that is asked for."""
+    """Answer at once, with a message if the text requests one."""
     text = turn.message.text
     return replies(text) if text == "message" else completes(text)
 
 
 async def naively(client: Client, message: Message) -> object:
-    """Tries three times, whatever the error is."""
+    """Make up to three attempts after any error."""
     for _ in range(2):
         try:
             return await client.send_message(message)
@@ -100,14 +100,14 @@ async def naively(client: Client, message: Message) -> object:
 
 
 async def by_holdfast(client: Client, message: Message) -> object:
-    """Sends it."""
+    """Send a message."""
     return await client.send_message(message)
 
 
 async def day(
     schedule: Sequence[tuple[str, bool]], send: Send, resilience: Resilience, journal: Path | None
 ) -> Day:
-    """Makes all calls of a schedule, one after the other."""
+    """Make all calls of a schedule, one after the other."""
     executions: Counter[str] = Counter()
 
     def behaviour(turn: Turn) -> Plan:
@@ -148,7 +148,7 @@ async def day(
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description="Count duplicates by who makes the calls.")
     parser.add_argument("--calls", type=int, default=1000, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="of the schedule")

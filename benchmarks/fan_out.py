@@ -1,4 +1,4 @@
-"""Measures asking many agents at once: how long it takes, for how much memory.
+"""Measure fan-outs to many agents: latency and memory.
 
     python benchmarks/fan_out.py [--agents 1000] [--rounds 9] [--processes 4]
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from holdfast.client import AgentResult
 
 AT_ONCE = (1000, 100)
-"""Memory is looked at with the first of them, when nothing was there before."""
+"""The first one is also measured for memory."""
 
 AWAY = 100
-"""One agent in so many is away."""
+"""One of this many agents is unreachable."""
 
 _DESCRIPTORS = 200
 """What a process needs besides those of its connections."""
@@ -52,7 +52,7 @@ _DESCRIPTORS = 200
 
 
 async def timed(coordinator: Coordinator) -> tuple[float, Sequence[AgentResult]]:
-    """One fan-out to all, and how long it took."""
+    """Make one fan-out to all agents, and return its duration."""
     began = time.perf_counter()
     results = await coordinator.fan_out(payloads.QUESTION, min_results=len(coordinator.agents))
     return time.perf_counter() - began, results
@@ -65,7 +65,7 @@ def cells(seconds: float, results: Sequence[AgentResult]) -> tuple[float, float,
 
 
 async def over_loopback(agents: int, processes: int, rounds: int) -> None:
-    """Asks agents in other processes, and prints what that costs."""
+    """Measure fan-outs to agents in other processes, and print the figures."""
     async with AsyncExitStack() as stack:
         urls: list[str] = []
         for place in range(processes):
@@ -89,7 +89,7 @@ async def over_loopback(agents: int, processes: int, rounds: int) -> None:
 
 
 def show(name: str, figures: Sequence[float], agents: int) -> None:
-    """Prints one line."""
+    """Print one line."""
     columns = "".join(f"{figure:>9,.1f}" for figure in figures)
     print(f"    {name:<30}{columns}{agents / figures[0] * 1000:>10,.0f}")
 
@@ -98,7 +98,7 @@ def show(name: str, figures: Sequence[float], agents: int) -> None:
 
 
 async def with_some_away(agents: int, seed: int) -> bool:
-    """Asks agents of which some are away, and says whether that cost the others nothing."""
+    """Measure fan-outs with unreachable agents; return whether the others were unaffected."""
     dice = random.Random(seed)
     works = [dice.uniform(0.5, 2.0) for _ in range(agents)]
     fakes = [
@@ -131,7 +131,7 @@ async def with_some_away(agents: int, seed: int) -> bool:
 
 
 def main() -> int:
-    """Takes the options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description="Print what asking many agents at once costs.")
     parser.add_argument("--agents", type=int, default=1000, help="how many (default 1000)")
     parser.add_argument("--rounds", type=int, default=9, help="fan-outs after the first one")

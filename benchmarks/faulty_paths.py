@@ -1,4 +1,4 @@
-"""Paths to an agent on loopback, each of which does one thing to the message that comes along.
+"""Paths to an agent on loopback, each of which applies one fault to the first message.
 
 A path is for one call: an address of its own, which passes on to the agent all that is asked of
 it, but for the first message. What happens to that is one of `faults`; whatever comes later meets
@@ -37,7 +37,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the first message of a call.
+    """The fault of the first message of a call.
 
     Attributes:
         name: What the report calls it.
@@ -104,7 +104,7 @@ class Path:
 
     @property
     def has_met_its_fault(self) -> bool:
-        """Whether what was to happen has happened."""
+        """Whether the fault occurred."""
         if self.fault.refuses:
             return self.tried > self.accepted
         return self.happened or not (self.fault.answer or self.fault.end)
@@ -157,11 +157,11 @@ class Paths:
             raise self._failures[0]
 
     def url(self, call: str) -> str:
-        """Where the card of a call's path is."""
+        """Return the address of the card of a call's path."""
         return f"{self._url}/{call}"
 
     def tried(self, port: int) -> None:
-        """To be told of each connection that the client is about to try."""
+        """Note a connection that the client is about to try."""
         path = self._by_port.get(port)
         if path is None:  # a card is fetched
             return
@@ -245,7 +245,7 @@ class _Passage:
             await self._pass_on(fault, head + body)
 
     def _fault_of(self, body: bytes) -> Fault:
-        """What happens to a request, which is written down if it is a message."""
+        """Apply the fault to a request, and record the request if it is a message."""
         call = json.loads(body) if body else {}
         if call.get("method") not in SENDS:
             return NO_FAULT
@@ -308,7 +308,7 @@ class _Passage:
 
 
 async def get(origin: str, path: str) -> bytes:
-    """The body of what a server answers to a GET."""
+    """Return the body of a server's answer to a GET."""
     async with asyncio.timeout(10):
         reader, writer = await asyncio.open_connection(HOST, urlsplit(origin).port)
         writer.write(f"GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
@@ -340,6 +340,6 @@ def _header(head: bytes, name: bytes) -> bytes | None:
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The pieces of a body in chunks."""
+    """Return the chunks of a chunked body."""
     while size := int(await reader.readuntil(b"\r\n"), 16):
         yield (await reader.readexactly(size + 2))[:-2]

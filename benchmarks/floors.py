@@ -1,4 +1,4 @@
-"""What each floor of a SendMessage costs in CPU microseconds, without any I/O.
+"""CPU time of each layer of a SendMessage, in microseconds, without any I/O.
 
 The layers are those that `connect` puts together, taken from the client in their order.
 Each layer is timed over a stub that answers at once, less the stub itself; so is their whole
@@ -52,7 +52,7 @@ class StubEngine:
         return HttpReply(status=200, body=payloads.reply(b'"%b"' % request_id))
 
     def stream(self, request: HttpRequest) -> NoReturn:
-        """There are no streams."""
+        """Raise an error: there are no streams."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ class StubTransport:
 
 
 class Floors:
-    """The parts of a call, each ready to be timed alone.
+    """The parts of a call, each timed alone.
 
     Args:
         timed: What to time, by name.
@@ -86,13 +86,13 @@ class Floors:
         self._timed = timed
 
     async def measure(self, calls: int) -> dict[str, Any]:
-        """Times every part once, in turns, as the mean of some calls."""
+        """Time every part once, in turns, as the mean of some calls."""
         costs = {name: await microseconds(call, calls=calls) for name, call in self._timed.items()}
         return {"costs": costs}
 
     @classmethod
     async def of_connect(cls) -> Floors:
-        """Takes the parts from what `connect` makes."""
+        """Take the parts from the client that `connect` creates."""
         stub, engine = StubTransport(), StubEngine()
         client, layers, binding = _taken_apart(stub, engine)
         await client.send_message(payloads.QUESTION)
@@ -132,7 +132,7 @@ def _taken_apart(stub: StubTransport, engine: StubEngine) -> tuple[Client, list[
 
 
 def _over(layer: BaseLayer, inner: Transport) -> Transport:
-    """The same layer over another transport."""
+    """Return the same layer over another transport."""
     copied = copy.copy(layer)
     copied._inner = inner  # noqa: SLF001  the same
     return copied
@@ -144,7 +144,7 @@ def _call_of(stub: StubTransport) -> AnyCall:
 
 
 def _fresh_progress() -> Callable[[], CallProgress]:
-    """Makes the progress of a call as a client does."""
+    """Return the progress of a call as a client creates it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     return lambda: CallProgress(began=began, call_group=CallGroup(is_observed=False, loop=loop))

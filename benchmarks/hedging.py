@@ -1,4 +1,4 @@
-"""What hedging makes of an agent that now and then takes long, and what it costs the agent.
+"""The effect of hedging on tail latency, and the additional requests that it causes.
 
     python benchmarks/hedging.py [--reads 10000] [--seeds 10] [--least]
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from holdfast.extend import HttpReply, HttpRequest
 
 P99 = 0.15
-"""Seconds that 99 % of the reads may take."""
+"""Maximum of the 99th percentile, in seconds."""
 
 MOST_EXTRA = 0.05
-"""Requests beyond one for each read, as a share of the reads."""
+"""Additional requests, as a share of the reads."""
 
 
 class Day(NamedTuple):
@@ -45,7 +45,7 @@ class Day(NamedTuple):
 
 
 class SlowNetwork(FakeNetwork):
-    """Takes its time with each request.
+    """Delays each request.
 
     Attributes:
         requests: How many there were.
@@ -69,7 +69,7 @@ class SlowNetwork(FakeNetwork):
 
 
 async def day(policy: HedgePolicy | None, reads: int, seed: int, *, slows_down: bool) -> Day:
-    """Makes all reads, one after the other."""
+    """Make all reads, one after the other."""
     agent = FakeAgent()
     network = SlowNetwork(agent, seed)
     clock = asyncio.get_running_loop().time
@@ -92,7 +92,7 @@ async def day(policy: HedgePolicy | None, reads: int, seed: int, *, slows_down: 
 
 
 def main() -> int:
-    """Prints the table; gives 1 where a promised figure is missed."""
+    """Print the table; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--reads", type=int, default=10_000, help="of each series")
     parser.add_argument("--seeds", type=int, default=10, help="series of each kind")

@@ -1,7 +1,7 @@
 """Holdfast as a caller: `connect`, and the events of `stream_message`.
 
-``--on-unknown`` says what to do with a message of whose execution nothing is known, and
-``--looking`` for how many seconds the agent is asked about it.
+``--on-unknown`` sets the option of the same name; ``--search-timeout`` bounds the search for a
+message whose reply was lost, in seconds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @contextlib.asynccontextmanager
 async def holdfast(
-    url: str, *, on_unknown: OnUnknown, looking: ReconcilePolicy
+    url: str, *, on_unknown: OnUnknown, reconcile: ReconcilePolicy
 ) -> AsyncIterator[Send]:
     """A client with all layers on."""
     timeouts = Timeouts(first_byte=PATIENCE, idle=PATIENCE)
-    resilience = Resilience(timeouts=timeouts, reconcile=looking)
+    resilience = Resilience(timeouts=timeouts, reconcile=reconcile)
     async with connect(url, resilience=resilience, on_unknown=on_unknown) as client:
         await client.agent_card()
 
@@ -59,18 +59,18 @@ def _add(got: Text, event: Event) -> None:
 
 
 def main() -> None:
-    """Calls as it is told."""
+    """Make the calls that standard input requests."""
     parser = argparse.ArgumentParser(description="Call agents with Holdfast.")
     parser.add_argument("--on-unknown", default="reconcile")
-    parser.add_argument("--looking", type=float, default=ReconcilePolicy().timeout)
+    parser.add_argument("--search-timeout", type=float, default=ReconcilePolicy().timeout)
     options = parser.parse_args()
     settings = [f"`Timeouts(first_byte={PATIENCE:g}, idle={PATIENCE:g})` (120 by default)"]
     if options.on_unknown != parser.get_default("on_unknown"):
         settings.append(f'`on_unknown="{options.on_unknown}"`')
-    if options.looking != parser.get_default("looking"):
-        settings.append(f"`ReconcilePolicy(timeout={options.looking:g})`")
-    looking = ReconcilePolicy(timeout=options.looking)
-    caller = partial(holdfast, on_unknown=options.on_unknown, looking=looking)
+    if options.search_timeout != parser.get_default("search_timeout"):
+        settings.append(f"`ReconcilePolicy(timeout={options.search_timeout:g})`")
+    reconcile = ReconcilePolicy(timeout=options.search_timeout)
+    caller = partial(holdfast, on_unknown=options.on_unknown, reconcile=reconcile)
     run(caller, "holdfast", "aiohttp", settings=settings)
 
 

@@ -1,4 +1,4 @@
-"""What an import costs, in CPU milliseconds, each time in a new process.
+"""CPU time of imports, in milliseconds, each in a new process.
 
 `asyncio` and `msgspec` are imported before the clock starts: one has the first anyway, and the
 second is what the model is made of. Compiled code is read from a cache of its own, whatever the
@@ -19,7 +19,7 @@ IMPORTS = {
     "from holdfast import connect": "from holdfast import connect",
     "with aiohttp, as at the first call": "from holdfast import AiohttpEngine, connect",
 }
-"""What is timed, by the name that the report shows."""
+"""Imports to time, by their names in the report."""
 
 _PROGRAM = """
 import asyncio, msgspec, time
@@ -30,7 +30,7 @@ print((time.process_time() - before) * 1000)
 
 
 async def milliseconds(cache: str | None) -> dict[str, float]:
-    """Times every import once, in turns.
+    """Time every import once, in turns.
 
     Args:
         cache: The directory for compiled code; None for the one that Python uses anyway.

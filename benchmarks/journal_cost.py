@@ -1,10 +1,10 @@
-"""Measures what a journal costs: calls per second and latency, with it and without.
+"""Measure the cost of a journal: calls per second and latency, with and without it.
 
     python benchmarks/journal_cost.py [--rounds 9] [--seconds 1.0]
 
 SendMessage to an agent that answers at once from another process, over loopback, with 32 and with
-256 in flight. Each call is written down before it is sent, and again with its outcome, and waits
-for the disk both times (``synchronous=FULL``): what is under way together shares that wait. Both
+256 in flight. Each call is recorded before it is sent, and again with its outcome, and waits
+for the disk both times (``synchronous=FULL``): calls in flight share that wait. Both
 clients take turns in each round; a figure is the median of the rounds, and a ratio is taken within
 each of them. The journal lies in ``TMPDIR``.
 """
@@ -51,7 +51,7 @@ async def turn(client: Client, in_flight: int, seconds: float) -> list[float]:
 
 
 async def measure(rounds: int, seconds: float) -> None:
-    """Measures, and prints."""
+    """Measure, and print the figures."""
     figures: dict[tuple[int, str], list[tuple[float, float, float]]] = defaultdict(list)
     async with AsyncExitStack() as stack:
         agent = await Agent.start("static_agent.py")
@@ -96,7 +96,7 @@ async def measure(rounds: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Takes the options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description="Print what a journal costs.")
     parser.add_argument("--rounds", type=int, default=9, help="how often each is measured")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")

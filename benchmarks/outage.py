@@ -1,4 +1,4 @@
-"""What an outage costs, and how long it lasts for callers after it is over.
+"""The load of an outage, and the time that callers need to recover from it.
 
     python benchmarks/outage.py [--seeds 100] [--plot docs/outage.svg]
     python benchmarks/outage.py --least
@@ -49,7 +49,7 @@ WARM_UP = 10.0
 """Seconds before the outage."""
 
 AFTERWARDS = 120.0
-"""Seconds that are looked at after it."""
+"""Seconds that are simulated after it."""
 
 TIMEOUT = A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True)
 PATIENCE = TIMEOUT.timeout
@@ -86,7 +86,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class Strategy:
-    """What clients do about it."""
+    """The policies of the clients."""
 
     name: str
     retries: int = 3
@@ -153,7 +153,7 @@ class Call:
 
 @dataclass
 class Client:
-    """What one client has learned."""
+    """The state of one client."""
 
     budget: RetryBudget | None
     breaker: Breaker | None
@@ -161,7 +161,7 @@ class Client:
 
 @dataclass
 class Seconds:
-    """Counts by the second."""
+    """Counters by second."""
 
     counts: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -177,7 +177,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run.
+    """Outcomes of one run.
 
     Attributes:
         amplification: Attempts for each call, while the server was away.
@@ -272,7 +272,7 @@ class Simulation:
         if breaker is not None:
             call.permit = breaker.acquire(now=self.now)
             if call.permit is None:
-                if call.attempt > 1:  # who was tried once waits for the circuit
+                if call.attempt > 1:  # a call that was tried once waits for the circuit
                     self._think(call, _refusal(breaker.retry_after(now=self.now)))
                 return
         call.tried = self.now
@@ -372,7 +372,7 @@ def _refusal(retry_after: float | None) -> CircuitOpenError:
 
 
 def simulate(run: tuple[Outage, Strategy, int]) -> Outcome:
-    """Makes one run."""
+    """Simulate one run."""
     gc.disable()  # there is much to look through, and none of it is garbage
     try:
         return Simulation(*run).run()
@@ -381,7 +381,7 @@ def simulate(run: tuple[Outage, Strategy, int]) -> Outcome:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Prints the table; gives 1 where a promised figure is missed."""
+    """Print the table; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=100, help="runs of each (default 100)")
     parser.add_argument("--least", action="store_true", help="show that it runs, and no figures")
@@ -412,7 +412,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 def row(strategy: Strategy, several: list[Outcome]) -> str:
-    """One line of a table."""
+    """Return one line of the table."""
     worst = max(one.amplification for one in several)
     detection = statistics.median(one.detection for one in several)
     recoveries = [one.recovery for one in several]
@@ -427,12 +427,12 @@ def row(strategy: Strategy, several: list[Outcome]) -> str:
 
 
 def shown(seconds: float) -> str:
-    """Seconds as a person reads them."""
+    """Format seconds for people."""
     return "never" if math.isinf(seconds) else f"{seconds:.1f} s"
 
 
 def failures(outage: Outage, strategy: Strategy, several: list[Outcome]) -> list[str]:
-    """What was promised and not reached."""
+    """Return the missed targets."""
     if not outage.is_promised:
         return []
     missed: list[str] = []
@@ -446,7 +446,7 @@ def failures(outage: Outage, strategy: Strategy, several: list[Outcome]) -> list
 
 
 def draw(outcomes: dict[tuple[str, str], list[Outcome]], path: str) -> None:
-    """Draws the share of the calls that go well, second by second."""
+    """Plot the share of successful calls by second."""
     mpl: Any = import_module("matplotlib")  # of the group "plot"; only who draws needs it
     mpl.use("Agg")
     # The same drawing each time, on white wherever it is shown, with a grid behind the lines.

@@ -80,7 +80,7 @@ TASK = _json(_task(1))
 LARGE_TASK = _json(_task(1800))
 
 PAYLOADS = {"1.3 kB": TASK, "1 MB": LARGE_TASK}
-"""What is decoded, by the size that the report shows."""
+"""Documents to decode, by their size in the report."""
 
 
 def reply(request_id: bytes) -> bytes:

@@ -34,7 +34,7 @@ class Child:
     async def start(
         cls, script: str, *arguments: str, python: str = sys.executable, errors: int | None = None
     ) -> Self:
-        """Starts a script.
+        """Start a script.
 
         Args:
             script: Its name.
@@ -75,7 +75,7 @@ class Child:
         return line.decode().strip()
 
     async def ask(self, line: str = "") -> str:
-        """Sends a line, returns the answer."""
+        """Send a line, and return the answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         return await self.line()
@@ -93,10 +93,10 @@ class Child:
 
 
 class Worker(Child):
-    """A child that does jobs; see `worker`."""
+    """A child process that runs jobs; see `worker`."""
 
     async def do(self, job: str, **arguments: object) -> dict[str, Any]:
-        """Has a job done, returns its result."""
+        """Run a job, and return its result."""
         result: dict[str, Any] = json.loads(await self.ask(json.dumps({"job": job, **arguments})))
         return result
 

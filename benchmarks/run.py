@@ -1,4 +1,4 @@
-"""Measures Holdfast beside bare aiohttp and the official SDK, and prints the figures.
+"""Measure Holdfast, bare aiohttp and the official SDK, and print the figures.
 
     python benchmarks/run.py [--quick | --least]
 
@@ -105,12 +105,12 @@ LEAST = Effort(
     paced=1.0,
     paced_streams=(1,),
 )
-"""Shows that it runs, and no figure that means anything."""
+"""Only shows that the benchmark runs; its figures mean nothing."""
 
 
 @dataclass
 class Measured:
-    """What the rounds gave, by what was measured."""
+    """Figures of the rounds, by measurement."""
 
     rates: Rounds[tuple[int, str]] = field(default_factory=lambda: defaultdict(list))
     agent: Rounds[int] = field(default_factory=lambda: defaultdict(list))
@@ -125,7 +125,7 @@ class Measured:
     async def measure(
         self, workers: dict[str, Worker], agent: Agent, cache: str | None, effort: Effort
     ) -> None:
-        """Measures everything once."""
+        """Measure everything once."""
         await self._rates(workers, agent, effort)
         await self._events(workers, effort)
         done = await workers[HOLDFAST].do("floors", calls=effort.calls)
@@ -180,7 +180,7 @@ class Measured:
 
 
 _HOLDING = {HOLDFAST: "holdfast_worker.py", BARE: "aiohttp_worker.py"}
-"""Who holds streams open, and reads paced ones."""
+"""Clients that hold streams open, and read paced ones."""
 
 
 async def measure(effort: Effort, sdk_python: str | None) -> Measured:

@@ -1,9 +1,9 @@
 """The official SDK as a caller: the client of a `ClientFactory`, and the events that it gives.
 
-``--transport`` says what is below it: ``sdk``, its own transport; ``retry``, a `RetryTransport`
-around that, and with ``--resend-ambiguous`` one that sends messages again that may have been
-executed; ``holdfast``, what `client_factory` puts there, which looks for a message whose reply was
-lost for ``--looking`` seconds.
+``--transport`` names the transport below it: ``sdk``, its own; ``retry``, a `RetryTransport`
+around it, which with ``--resend-ambiguous`` also resends messages that may have been executed;
+``holdfast``, that of `client_factory`, which searches for a message whose reply was lost for
+``--search-timeout`` seconds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def alone(_: argparse.Namespace) -> AsyncIterator[ClientFactory]:
 
 @contextlib.asynccontextmanager
 async def retrying(options: argparse.Namespace) -> AsyncIterator[ClientFactory]:
-    """One whose clients try again, around the SDK's own transport."""
+    """A factory with a `RetryTransport` around the SDK's own transport."""
     from holdfast.integrations.a2a_sdk import RetryTransport
 
     async with httpx.AsyncClient() as http:
@@ -93,12 +93,12 @@ async def retrying(options: argparse.Namespace) -> AsyncIterator[ClientFactory]:
 
 @contextlib.asynccontextmanager
 async def holding(options: argparse.Namespace) -> AsyncIterator[ClientFactory]:
-    """Holdfast's, in place of the SDK's."""
+    """The factory of Holdfast."""
     from holdfast.integrations.a2a_sdk import client_factory
 
     resilience = Resilience(
         timeouts=Timeouts(first_byte=PATIENCE, idle=PATIENCE),
-        reconcile=ReconcilePolicy(timeout=options.looking),
+        reconcile=ReconcilePolicy(timeout=options.search_timeout),
     )
     yield client_factory(resilience=resilience)
 
@@ -107,11 +107,11 @@ FACTORIES = {"sdk": alone, "retry": retrying, "holdfast": holding}
 
 
 def main() -> None:
-    """Calls as it is told."""
+    """Make the calls that standard input requests."""
     parser = argparse.ArgumentParser(description="Call agents with the official SDK.")
     parser.add_argument("--transport", choices=FACTORIES, default="sdk")
     parser.add_argument("--resend-ambiguous", action="store_true")
-    parser.add_argument("--looking", type=float, default=ReconcilePolicy().timeout)
+    parser.add_argument("--search-timeout", type=float, default=ReconcilePolicy().timeout)
     options = parser.parse_args()
     settings, distributions = [], ["a2a-sdk", "httpx"]
     if options.transport != "sdk":
@@ -121,8 +121,8 @@ def main() -> None:
     if options.transport == "holdfast":
         distributions.append("aiohttp")
         settings.append(f"`Timeouts(first_byte={PATIENCE:g}, idle={PATIENCE:g})` (120 by default)")
-    if options.looking != parser.get_default("looking"):
-        settings.append(f"`ReconcilePolicy(timeout={options.looking:g})`")
+    if options.search_timeout != parser.get_default("search_timeout"):
+        settings.append(f"`ReconcilePolicy(timeout={options.search_timeout:g})`")
     factory = partial(FACTORIES[options.transport], options)
     run(partial(sdk, factory=factory), *distributions, settings=settings)
 

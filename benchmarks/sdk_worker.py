@@ -140,7 +140,7 @@ async def decode(seconds: float) -> dict[str, Any]:
 
 
 async def versions() -> dict[str, Any]:
-    """What is measured."""
+    """Run the worker."""
     return {name: version(name) for name in ("a2a-sdk", "httpx", "protobuf")}
 
 

@@ -1,4 +1,4 @@
-"""Puts one schedule of faults through several clients, and counts what becomes of their calls.
+"""Apply one schedule of faults to several clients, and count the outcomes of their calls.
 
     python benchmarks/side_by_side.py [--calls 10] [--seed 1] [--clients "a2a-sdk;Holdfast"]
 
@@ -66,20 +66,20 @@ BEGIN, END = "<!-- side_by_side.py: begin -->", "<!-- side_by_side.py: end -->"
 
 @dataclass(frozen=True)
 class Client:
-    """Who calls.
+    """A client to compare.
 
     Attributes:
         name: What the report calls it.
         script: Of this directory.
         arguments: The script's.
-        looks: Whether it looks for messages whose reply was lost, and can be told for how long.
+        searches: Whether it searches for messages whose reply was lost, for a given time.
         environment: Where its Python is: the variable that names it, and the directory.
     """
 
     name: str
     script: str
     arguments: tuple[str, ...] = ()
-    looks: bool = False
+    searches: bool = False
     environment: tuple[str, str] | None = None
 
     @property
@@ -98,22 +98,24 @@ CLIENTS = (
         "sdk_caller.py",
         ("--transport=retry", "--resend-ambiguous"),
     ),
-    Client("a2a-sdk + HoldfastTransport", "sdk_caller.py", ("--transport=holdfast",), looks=True),
+    Client(
+        "a2a-sdk + HoldfastTransport", "sdk_caller.py", ("--transport=holdfast",), searches=True
+    ),
     Client("AG2", "ag2_caller.py", environment=AG2),
     Client("AG2 + httpx.Transport", "ag2_caller.py", ("--transport=holdfast",), environment=AG2),
-    Client("Holdfast", "holdfast_caller.py", looks=True),
+    Client("Holdfast", "holdfast_caller.py", searches=True),
     Client(
         "Holdfast, resend_if_absent",
         "holdfast_caller.py",
         ("--on-unknown=resend_if_absent",),
-        looks=True,
+        searches=True,
     ),
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one call.
+    """The outcome of one call.
 
     Attributes:
         told: Class and message of the error and of what caused it; empty after a success.
@@ -154,7 +156,7 @@ def python_of(variable: str, environment: str) -> str:
 
 
 def schedule(kinds: Sequence[Fault], calls: int, seed: int) -> dict[str, Fault]:
-    """Which fault each call meets, in the order of the calls."""
+    """Return the fault of each call, in the order of the calls."""
     met = [kind for kind in kinds for _ in range(calls)]
     random.Random(seed).shuffle(met)
     return {FIRST: NO_FAULT, **{f"call-{number}": fault for number, fault in enumerate(met)}}
@@ -163,7 +165,7 @@ def schedule(kinds: Sequence[Fault], calls: int, seed: int) -> dict[str, Fault]:
 async def calls_of(
     client: Client, plan: dict[str, Fault], options: argparse.Namespace
 ) -> tuple[dict[str, Outcome], str]:
-    """Makes all calls of a schedule.
+    """Make all calls of a schedule.
 
     Returns:
         The outcomes by call, and what is to be said of the client's versions and settings.
@@ -176,8 +178,8 @@ async def calls_of(
         origin = json.loads(await agent.line())["url"]
         async with Paths(origin, plan) as paths:
             arguments = list(client.arguments)
-            if client.looks and options.looking is not None:
-                arguments.append(f"--looking={options.looking}")
+            if client.searches and options.search_timeout is not None:
+                arguments.append(f"--search-timeout={options.search_timeout}")
             caller = await Child.start(client.script, *arguments, python=client.python)
             try:
                 about = json.loads(await caller.line())
@@ -219,7 +221,7 @@ async def _ends(caller: Child, paths: Paths, pause: float) -> dict[str, Any]:
 
 
 def check(client: Client, path: CallPath, outcome: Outcome) -> None:
-    """That the call met its fault, and nothing else.
+    """Check that the call met its fault, and no other failure.
 
     Raises:
         RuntimeError: It did not, so that its figures say nothing.
@@ -232,7 +234,7 @@ def check(client: Client, path: CallPath, outcome: Outcome) -> None:
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """The figures of some calls of one client."""
+    """Return the figures of some calls of one client."""
     failed = [outcome for outcome in outcomes if outcome.told]
     seconds = [outcome.seconds for outcome in outcomes]
     return [
@@ -264,7 +266,7 @@ def _count(holds: Iterator[bool]) -> str:
 
 
 def _told(outcomes: Sequence[Outcome]) -> str:
-    """The classes of what callers were told, with what was behind them."""
+    """Return the classes of the errors, with their causes."""
     told = Counter(
         " from ".join(
             f"`{name}`" if name.isidentifier() else name
@@ -332,7 +334,7 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
 
 
 def put_into(page: Path, lines: Sequence[str]) -> None:
-    """Puts the report into a page, in place of the one that is there."""
+    """Replace the report in a page."""
     before, begin, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -341,7 +343,7 @@ def put_into(page: Path, lines: Sequence[str]) -> None:
 
 
 def keep(file: Path, report: Report) -> None:
-    """Writes down what became of each call, a line of JSON for each."""
+    """Write the outcome of each call as a line of JSON."""
     with file.open("w") as lines:
         for fault, by_client in report.items():
             for client, outcomes in by_client.items():
@@ -378,7 +380,7 @@ def _some_of(all_of_them: Sequence[Any]) -> Callable[[str], list[Any]]:
 
 
 def main() -> None:
-    """Prints the report."""
+    """Print the report."""
     kinds = faults(CHUNKS)
     parser = argparse.ArgumentParser(description="Put several clients through the same faults.")
     parser.add_argument("--calls", type=int, default=10, help="for each fault")
@@ -387,9 +389,9 @@ def main() -> None:
     parser.add_argument("--faults", type=_some_of(kinds), default=kinds, help="a;b")
     parser.add_argument("--pause", type=float, default=0.2, help="seconds before each chunk")
     parser.add_argument(
-        "--looking",
+        "--search-timeout",
         type=float,
-        help="seconds that Holdfast looks for a message whose reply was lost, if not its default",
+        help="seconds of the search for a message whose reply was lost; the default is Holdfast's",
     )
     parser.add_argument("--outcomes", type=Path, help="a file for each call's outcome, as JSON")
     parser.add_argument("--page", type=Path, help="a page to put the report into")

@@ -1,4 +1,4 @@
-"""What the report shows: medians of the rounds, their spread, targets and verdicts.
+"""The report: medians of the rounds, their spread, targets and verdicts.
 
 A ratio or a difference is taken within each round, where both sides met the same machine, and
 its median is shown.
@@ -36,7 +36,7 @@ STREAMING = (HOLDFAST, BARE, SDK, SDK_TASK)
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure has to reach.
+    """Target of a figure.
 
     Attributes:
         bound: The number.
@@ -47,7 +47,7 @@ class Target:
     at_least: bool = False
 
     def verdict(self, figure: float) -> str:
-        """The target, and whether the figure keeps it."""
+        """Return the target, and whether the figure meets it."""
         kept = figure >= self.bound if self.at_least else figure <= self.bound
         return f"{'>=' if self.at_least else '<='} {self.bound:<4g} {'ok' if kept else 'MISSED'}"
 
@@ -59,7 +59,7 @@ class Table:
         self.missed: list[str] = []
 
     def heading(self, title: str, *notes: str) -> None:
-        """Begins a part of the report."""
+        """Begin a part of the report."""
         print(f"\n{title}")
         for note in notes:
             print(f"  {note}")
@@ -74,7 +74,7 @@ class Table:
         target: Target | None = None,
         note: str = "",
     ) -> None:
-        """Prints the median of the rounds, their spread and the verdict."""
+        """Print the median of the rounds, their spread and the verdict."""
         figure = median(rounds)
         verdict = note if target is None else target.verdict(figure)
         if "MISSED" in verdict:

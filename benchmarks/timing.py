@@ -1,4 +1,4 @@
-"""Timing what does not wait: CPU microseconds of one call, a round at a time.
+"""Timing of code that does not wait: CPU microseconds of one call, one round at a time.
 
 The event loop runs once in `IN_A_ROW` calls, as it does with that many in flight: what a call
 leaves behind in the loop (cancelled timers above all) is cleaned up as in earnest, and counted.

@@ -1,4 +1,4 @@
-"""Counts what a call and a chunk of a stream pass through, and prints the way.
+"""Count the functions that a call and a chunk of a stream pass through, and print the path.
 
     python benchmarks/walk.py [--path]
 
@@ -101,7 +101,7 @@ class Walk:
         return sum(one != other for one, other in pairwise(modules))
 
     def show(self, title: str, *, path: bool) -> None:
-        """Prints the figures and, if asked to, the way itself."""
+        """Print the figures and, if requested, the path."""
         print(
             f"{title:<44}{len(self.steps):>5} calls {self.functions:>5} functions "
             f"{self.modules:>4} modules {self.changes:>5} changes of module"
@@ -167,7 +167,7 @@ def _attributes(thing: object) -> dict[str, Any]:
 
 
 async def call() -> Walk:
-    """Walks one SendMessage."""
+    """Trace one SendMessage."""
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         await client.send_message("once, so that the card is there")
@@ -177,7 +177,7 @@ async def call() -> Walk:
 
 
 async def opening() -> Walk:
-    """Walks a stream up to its first event."""
+    """Trace a stream up to its first event."""
     agent = FakeAgent(streams("one ", "two "))
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         await client.send_message("once, so that the card is there")
@@ -189,7 +189,7 @@ async def opening() -> Walk:
 
 
 async def chunk(engine: Callable[[FakeAgent], Any], url: str, agent: FakeAgent) -> Walk:
-    """Walks one chunk that is waited for, in the middle of a stream."""
+    """Trace one chunk that arrives alone, in the middle of a stream."""
     async with (
         connect(url, engine=engine(agent)) as client,
         client.stream_message("hi") as events,

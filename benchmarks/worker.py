@@ -1,4 +1,4 @@
-"""The worker's end of the pipe: a client in a process of its own, which works when it is told to.
+"""The worker's end of the pipe: a client in a process of its own, which runs jobs on request.
 
 Every client is run by this file, so that all of them are measured alike. A job is one line of
 JSON on standard input, ``{"job": name, ...}`` with the job's arguments; its result is one line on
@@ -56,7 +56,7 @@ Job = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class BenchmarkedClient(Protocol):
-    """A client that can be measured."""
+    """A client to measure."""
 
     async def open(self, url: str) -> None:
         """Makes the client of the agent at an address."""
@@ -100,7 +100,7 @@ class ReadingClient(StreamingClient, Protocol):
 
 
 def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
-    """What a client can do that streams."""
+    """Return the jobs of a client that streams."""
 
     async def stream(text: str, seconds: float) -> dict[str, Any]:
         async def whole() -> int:
@@ -144,7 +144,7 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
 
 
 def paced_job(client: ReadingClient) -> Job:
-    """What a client can do whose streams can be read one event at a time."""
+    """Return the jobs of a client whose streams can be read one event at a time."""
 
     async def paced(streams: int, seconds: float) -> dict[str, Any]:
         as_many_as_there_may_be()
@@ -183,18 +183,18 @@ def paced_job(client: ReadingClient) -> Job:
 
 
 def _nothing() -> None:
-    """Nobody waits for the first event."""
+    """Ignore the first event."""
 
 
 def resident_memory() -> int:
-    """Bytes of this process that are in memory (Linux)."""
+    """Return the resident memory of this process in bytes (Linux)."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def work(client: BenchmarkedClient, **jobs: Job) -> None:
-    """Does the jobs that arrive, one after the other, until there are no more.
+    """Run jobs one after the other, until the end of standard input.
 
     Args:
         client: The client to measure.

@@ -56,7 +56,7 @@ def test_the_same_faults_reach_the_sdk_and_holdfast(tmp_path, side_by_side):
     subprocess.run(
         [
             *(sys.executable, BENCHMARKS / "side_by_side.py"),
-            *("--calls=1", "--pause=0.02", "--looking=0.5", "--clients=a2a-sdk;Holdfast"),
+            *("--calls=1", "--pause=0.02", "--search-timeout=0.5", "--clients=a2a-sdk;Holdfast"),
             f"--faults={';'.join(fault.name for fault in faults)}",
             f"--page={page}",
         ],
