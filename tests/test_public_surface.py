@@ -214,6 +214,31 @@ def test_a_name_for_those_who_extend_imports_no_client(name):
     assert not {module for module in loaded if module.startswith("holdfast._client")}
 
 
+def test_a_class_that_is_loaded_with_another_name_has_its_public_module():
+    modules_after(
+        "import holdfast\nholdfast.connect\n"
+        "from holdfast._client.event_stream import EventStream\n"
+        "assert EventStream.__module__ == 'holdfast.client'"
+    )
+
+
+def test_threads_may_load_names_at_once():
+    modules_after(
+        "import sys, threading, holdfast\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "def load(module, step):\n"
+        "    loaded.append([getattr(module, name) for name in module.__all__[::step]])\n"
+        "loaded, modules = [], [holdfast.extend, holdfast.observe, holdfast.client] * 4\n"
+        "threads = [\n"
+        "    threading.Thread(target=load, args=[module, 1 if index < 6 else -1])\n"
+        "    for index, module in enumerate(modules)\n"
+        "]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "assert len(loaded) == len(modules)"
+    )
+
+
 @pytest.mark.parametrize("name", ["Task", "A2AError", "Resilience", "Client", "connect"])
 def test_using_a_name_imports_no_http_library_and_no_command_line(name):
     assert not modules_after(f"import holdfast\nholdfast.{name}") & {"aiohttp", "click", "a2a"}

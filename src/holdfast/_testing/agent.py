@@ -342,7 +342,7 @@ class FakeAgent:
         base = f"{parts.scheme}://{parts.netloc}"
         return AgentCard(
             name="Fake agent",
-            description="Does as it is told.",
+            description="Executes its script.",
             version="1.0",
             supported_interfaces=tuple(
                 AgentInterface(
