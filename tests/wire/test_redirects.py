@@ -43,7 +43,7 @@ def redirected(location, *, http_status=307, public=False, followed=0, url=HERE)
     headers = {} if location is None else {"location": location}
     reply = HttpReply(status=http_status, headers=headers)
     reach = NetworkReach() if public else None
-    return request, follow(request, reply, elsewhere=reach, followed=followed)
+    return request, follow(request, reply, other_origins=reach, followed=followed)
 
 
 @pytest.mark.parametrize("http_status", [100, 200, 201, 300, 304, 305, 306, 400, 401, 503])

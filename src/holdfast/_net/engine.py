@@ -130,7 +130,7 @@ async def redirected(
         NetworkPolicyError: A redirect leads to a more private network than it may.
         A2AError: The engine raised it.
     """
-    _, reply = await _follow_all(engine, request, reply, elsewhere=None, allowed=allowed)
+    _, reply = await _follow_all(engine, request, reply, other_origins=None, allowed=allowed)
     return reply
 
 
@@ -152,7 +152,7 @@ async def fetch(
     engine: HttpEngine,
     request: HttpRequest,
     *,
-    elsewhere: bool = True,
+    other_origins: bool = True,
     allowed: tuple[Network, ...] = (),
 ) -> Fetched:
     """Fetch a public document, and follow its redirects.
@@ -160,7 +160,7 @@ async def fetch(
     Args:
         engine: Sends the requests.
         request: A GET.
-        elsewhere: Whether redirects may lead to another origin; not if the address contains a
+        other_origins: Whether redirects may lead to another origin; not if the address contains a
             secret.
         allowed: Networks that a redirect may lead to, besides public ones and those that are no
             more private than the host of the first request.
@@ -172,8 +172,10 @@ async def fetch(
     """
     reply = await engine.request(request)
     scope: NetworkScope = "public" if reply.address is None else scope_of(reply.address)
-    reach = NetworkReach(inward=scope, allowed=allowed) if elsewhere else None
-    request, reply = await _follow_all(engine, request, reply, elsewhere=reach, allowed=allowed)
+    reach = NetworkReach(inward=scope, allowed=allowed) if other_origins else None
+    request, reply = await _follow_all(
+        engine, request, reply, other_origins=reach, allowed=allowed
+    )
     return Fetched(reply, request.url, scope)
 
 
@@ -182,13 +184,15 @@ async def _follow_all(
     request: HttpRequest,
     reply: HttpReply,
     *,
-    elsewhere: NetworkReach | None,
+    other_origins: NetworkReach | None,
     allowed: tuple[Network, ...],
 ) -> tuple[HttpRequest, HttpReply]:
     """Return the request and the reply after all redirects."""
     followed = 0
     while True:
-        target = follow(request, reply, elsewhere=elsewhere, followed=followed, allowed=allowed)
+        target = follow(
+            request, reply, other_origins=other_origins, followed=followed, allowed=allowed
+        )
         if target is None:
             return request, reply
         request, followed = target, followed + 1

@@ -189,7 +189,7 @@ class EventReader(Generic[R]):
             address: str | None = getattr(reply, "address", None)
             moved = HttpReply(status=reply.status, headers=reply.headers, address=address)
             onward = follow(
-                request, moved, elsewhere=None, followed=followed, allowed=self._networks
+                request, moved, other_origins=None, followed=followed, allowed=self._networks
             )
             if onward is None:
                 return

@@ -3,7 +3,7 @@
 Rules:
 - A call must not change: its redirect is followed for 307 and 308 only, and within its origin.
 - A public document may have moved to another origin. Only the protocol's own headers are sent
-  there, nothing of the query of the redirecting URL, and only to the networks of `elsewhere`.
+  there, nothing of the query of the redirecting URL, and only to the networks of `other_origins`.
 - Within an origin a redirect reaches no more private network than the redirecting host: the name
   may resolve to another address for the next request (DNS rebinding).
 - A redirect from https to http is refused, and so is the sixth redirect in a row.
@@ -39,7 +39,7 @@ def follow(
     request: HttpRequest,
     reply: HttpReply,
     *,
-    elsewhere: NetworkReach | None,
+    other_origins: NetworkReach | None,
     followed: int,
     allowed: tuple[Network, ...] = (),
 ) -> HttpRequest | None:
@@ -48,8 +48,8 @@ def follow(
     Args:
         request: The request that was sent.
         reply: Its reply.
-        elsewhere: Networks that a redirect of a public document may reach at another origin; None
-            for a call, and for anything that must not move.
+        other_origins: Networks that a redirect of a public document may reach at another origin;
+            None for a call, and for anything that must stay at its origin.
         followed: Number of redirects that were already followed.
         allowed: Networks that a redirect within the origin may reach in any case.
 
@@ -62,7 +62,7 @@ def follow(
     if reply.status not in {301, 302, 303, 307, 308}:
         return None
     target = _target(request.url, reply.headers.get("location", ""))
-    refusal = _refusal(request, reply, target, elsewhere=elsewhere, followed=followed)
+    refusal = _refusal(request, reply, target, other_origins=other_origins, followed=followed)
     if refusal:
         raise A2AHTTPError(
             f"HTTP {reply.status} redirect to {presentable(target)} was not followed: {refusal}",
@@ -73,7 +73,7 @@ def follow(
     if origin(target) == origin(request.url):
         return msgspec.structs.replace(request, url=target, reach=_reach(request, reply, allowed))
     headers = {name: value for name, value in request.headers.items() if name in _PROTOCOL_HEADERS}
-    return msgspec.structs.replace(request, url=target, headers=headers, reach=elsewhere)
+    return msgspec.structs.replace(request, url=target, headers=headers, reach=other_origins)
 
 
 def _reach(
@@ -100,7 +100,7 @@ def _refusal(
     reply: HttpReply,
     target: str,
     *,
-    elsewhere: NetworkReach | None,
+    other_origins: NetworkReach | None,
     followed: int,
 ) -> str | None:
     if "location" not in reply.headers:
@@ -111,7 +111,7 @@ def _refusal(
         return f"there were {_MAX_REDIRECTS} redirects before"
     if (urlsplit(request.url).scheme, urlsplit(target).scheme) == ("https", "http"):
         return "it leads from https to http"
-    if elsewhere is not None:
+    if other_origins is not None:
         return _refusal_of_query(request.url, target)
     if reply.status not in {307, 308}:
         return "it would turn the request into another one; use the final address"

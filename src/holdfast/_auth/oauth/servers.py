@@ -237,7 +237,7 @@ async def discover(
             timeouts=TIMEOUTS,
             limits=LIMITS,
         )
-        reply, _, scope = await fetch(engine, request, elsewhere=False)
+        reply, _, scope = await fetch(engine, request, other_origins=False)
         if reply.status >= 500 or reply.status == 429:
             raise AuthenticationError(
                 f"the metadata of {presentable(issuer)} was answered by HTTP {reply.status}",

@@ -177,7 +177,7 @@ class CardTransport(UnaryOnly):
         try:
             # A redirect may repeat the query, whose secrets must not reach another origin.
             reply, moved_to, scope = await fetch(
-                self._engine, request, elsewhere=not call.query, allowed=self._networks
+                self._engine, request, other_origins=not call.query, allowed=self._networks
             )
             # Other than a well-known address, it may be the agent's own, which accepts no GET.
             if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):

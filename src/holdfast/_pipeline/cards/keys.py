@@ -168,7 +168,7 @@ class FetchedKeys:
         )
         try:
             deadline_at = asyncio.get_running_loop().time() + _FETCH_TIMEOUT_S
-            fetching = fetch(self._engine, request, elsewhere=False)
+            fetching = fetch(self._engine, request, other_origins=False)
             reply = (await wait_until(deadline_at, fetching, _timeout_error)).reply
             if reply.status != 200:
                 text = f"the keys were answered by HTTP {reply.status}"
