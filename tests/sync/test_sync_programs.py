@@ -190,8 +190,9 @@ def test_a_program_that_ends_without_closing_says_nothing():
 
         at_the_end.append(too_late)
         waits = threading.Thread(target=lambda: client.wait("task-1"), daemon=True)
+        asked = len(agent.received)
         waits.start()
-        time.sleep(0.1)
+        until(lambda: len(agent.received) > asked)
         print("end")
     """)
     code, out, err = ended(program)
