@@ -1,4 +1,4 @@
-"""How a public module takes over the names that it gives to what private modules define."""
+"""Publication of private classes and functions under the names of public modules."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def publish(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make a module the home of the names in its ``__all__``, and load some of them when used.
 
-    A class or a function that a private module defines names the public one as its ``__module__``
-    from then on: so tracebacks, representations, pickles and references show what callers import.
+    A class or function of a private module gets the public one as its ``__module__``, so that
+    tracebacks, representations, pickles and references show the name that callers import.
 
     Args:
         module: The public module's ``__name__``.

@@ -78,7 +78,7 @@ class Permissions:
                 os.close(descriptor)
 
     def check(self) -> None:
-        """Check who owns the files, and of a read-only journal their modes; change nothing.
+        """Check the owners of the files, and the modes of a read-only journal; change nothing.
 
         Raises:
             JournalError: One belongs to another user, is a link, or could have been written by
@@ -167,8 +167,8 @@ class Permissions:
         """Return how to keep permissions that a group was given on purpose."""
         if extra & (stat.S_IRWXO | stat.S_IXGRP):
             return ""
-        wanted = 0o660 if extra & stat.S_IWGRP else 0o640
-        return f"; SqliteJournal(mode=0o{wanted:o}) shares it with its group"
+        group_mode = 0o660 if extra & stat.S_IWGRP else 0o640
+        return f"; SqliteJournal(mode=0o{group_mode:o}) shares it with its group"
 
     def _check_directory(self, directory: Path) -> None:
         real = directory.resolve()

@@ -38,8 +38,8 @@ __all__ = [
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
-_LAST = (datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds()
+_MIN_TIME_S = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
+_MAX_TIME_S = (datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds()
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for seconds in (self.began, self.lease_until):
-            if not _FIRST <= seconds <= _LAST:
+            if not _MIN_TIME_S <= seconds <= _MAX_TIME_S:
                 text = f"{seconds} is not a time in the years 1 to 9999"
                 raise ValueError(text)
 
@@ -315,7 +315,7 @@ def shown(seconds: float) -> str:
 
 def lease_end(now: float, lease: float) -> float:
     """Return when a lease that starts now ends; at the latest at the end of the year 9999."""
-    return min(now + lease, _LAST)
+    return min(now + lease, _MAX_TIME_S)
 
 
 def damaged(message_id: str, cause: object) -> JournalError:

@@ -104,7 +104,7 @@ class SqliteJournal:
             needs to recognize its messages.
         busy_timeout: Seconds to wait for another process that writes; more than 0.
         read_only: Whether to write nothing and create no file; writing raises a `JournalError`.
-        mode: What the files allow, as for `os.chmod`: 0o600, or 0o640 or 0o660 to share them with
+        mode: Mode of the files, as for `os.chmod`: 0o600, or 0o640 or 0o660 to share them with
             their group on purpose. Then they may belong to another user, if their group is one of
             this process's. Windows has no such modes.
 
@@ -168,9 +168,11 @@ class SqliteJournal:
 
         def insert(connection: sqlite3.Connection) -> None:
             self._forget(connection, record.began)
-            if other := connection.execute(_LABELLED, (record.label,)).fetchone():
-                text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
-                raise JournalError(text, reason="exists", message_id=other[0])
+            if labelled := connection.execute(_LABELLED, (record.label,)).fetchone():
+                text = (
+                    f"{record.label} is in the journal {self.path} already: message {labelled[0]}"
+                )
+                raise JournalError(text, reason="exists", message_id=labelled[0])
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, [getattr(record, name) for name in _COLUMNS])
@@ -243,9 +245,9 @@ class SqliteJournal:
         """
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
-            taken = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
+            claimed_count = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
             record = _first(connection, _OF_MESSAGE, message_id)
-            if taken and record is not None:
+            if claimed_count and record is not None:
                 return record
             raise self._refused(message_id, record, now)
 

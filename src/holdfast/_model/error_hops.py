@@ -32,7 +32,7 @@ MAX_HOPS = 16
 """Maximum number of agents in a chain."""
 
 LEFT_OUT = "…"
-"""Stands for the omitted agents of a longer chain."""
+"""Placeholder for the omitted agents of a longer chain."""
 
 _MAX_NAME_CHARACTERS = 200
 """Maximum length of an agent's name or address."""
@@ -103,11 +103,11 @@ def _object(value: Any) -> dict[str, Any]:
 
 def repeated_agent(agents: Sequence[str | None]) -> str | None:
     """Return the first agent that occurs twice in a chain; None if there is none."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for agent in agents:
         key = (agent or "").rstrip("/")
-        if key in seen:
+        if key in names:
             return agent
         if key and key != LEFT_OUT:
-            seen.add(key)
+            names.add(key)
     return None

@@ -26,7 +26,7 @@ _PATHS = (
     r"""|(?<![\w:/.\-])(?:~?/|\.{1,2}/)?(?:[\w.\-]+/)*[\w.\-]+\.(?:py|pyc|so|rb|js|ts|go|java)\b"""
     r"""(?::\d+)?"""
 )
-_NAMED = (
+_NAMED_VALUE = (
     r"""(?i)(?<![\w\-])([\w\-]*(?:api[_\-]?key|access[_\-]?key|authorization|cookie|passw|pwd"""
     r"""|secret|token)[\w\-]*["']?\s*)(?:[=:]\s*(?:"[^"]{3,}"|'[^']{3,}')|=\s*["']?[^\s"',;&)}\]]{3,}"""
     r"""|:\s*(?:(?:bearer|basic)\s+)?["']?[^\s"',;&)}\]]{8,})["']?"""
@@ -49,7 +49,7 @@ def scrubbed(text: str, length: int = 500) -> str:
     """Return a text for other agents: one line of at most `length` characters."""
     line = text_of(text, length * 2)
     line = re.sub(_TRACE, "(stack trace)", line)
-    line = re.sub(_NAMED, r"\1= ***", line)
+    line = re.sub(_NAMED_VALUE, r"\1= ***", line)
     line = re.sub(_SCHEMES, r"\1 ***", line)
     line = re.sub(_KEYS, "***", line)
     line = re.sub(_QUERY, r"\1?***", line)
@@ -58,14 +58,14 @@ def scrubbed(text: str, length: int = 500) -> str:
 
 def scrubbed_details(details: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the JSON objects for other agents that are valid JSON and small enough."""
-    kept: list[dict[str, Any]] = []
+    scrubbed_objects: list[dict[str, Any]] = []
     budget = _Budget()
     for detail in details:
         try:
-            kept.append(_scrubbed(dict(detail), budget, 0))
+            scrubbed_objects.append(_scrubbed(dict(detail), budget, 0))
         except ValueError:
             continue
-    return kept
+    return scrubbed_objects
 
 
 class _Budget:

@@ -104,9 +104,9 @@ def kind_of(value: object) -> str:
     return f"{kind.__module__}.{kind.__name__} of the official SDK; pass what {instead} gives"
 
 
-def suggestion(name: str, known: Sequence[str]) -> str:
-    """Suggest the known name closest to a rejected one; list all if none is close."""
+def suggestion(name: str, choices: Sequence[str]) -> str:
+    """Suggest the choice closest to a rejected name; list all if none is close."""
     import difflib  # slow to import, needed only for errors
 
-    closest = difflib.get_close_matches(name, known, n=1, cutoff=_MIN_SIMILARITY)
-    return f"did you mean {closest[0]!r}?" if closest else f"there are {', '.join(known)}"
+    closest = difflib.get_close_matches(name, choices, n=1, cutoff=_MIN_SIMILARITY)
+    return f"did you mean {closest[0]!r}?" if closest else f"there are {', '.join(choices)}"

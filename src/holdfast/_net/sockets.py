@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ForbiddenAddressError", "check_host", "is_hung_up", "reason_of", "sockets_within"]
 
-_HUNG_UP = getattr(select, "POLLRDHUP", 0)
+_POLL_HANG_UP = getattr(select, "POLLRDHUP", 0)
 """Event to poll for besides ``POLLHUP`` and ``POLLERR``, which are always reported: on Linux, that
 the peer has finished writing."""
 
@@ -77,7 +77,7 @@ def is_hung_up(transport: asyncio.BaseTransport) -> bool:
     if descriptor < 0:  # closed on this side, which aiohttp detects
         return False
     poll = select.poll()
-    poll.register(descriptor, _HUNG_UP)
+    poll.register(descriptor, _POLL_HANG_UP)
     return bool(poll.poll(0))
 
 

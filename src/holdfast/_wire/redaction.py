@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Secrets", "hidden_in_path", "redact", "repeats", "secrets_in"]
 
 _SHORTEST_SECRET = 4
-"""Shorter values are not redacted: they are no secrets, and occur everywhere."""
+"""Shorter values are not redacted: they occur everywhere, and are hardly secret."""
 
 _SHORTEST_KEY = 16
 """Length in characters from which any header's value may be a key."""
@@ -52,7 +52,7 @@ _ESCAPE = re.compile(
 _HTML_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 _ESCAPED_TIMES = 3
-"""How many levels of escaping are undone."""
+"""Levels of escaping that are undone."""
 
 _MAX_DEPTH = 50
 """Values nested deeper in an error are omitted."""

@@ -17,7 +17,7 @@ __all__ = ["LENGTH", "MANY", "NUMBER", "ONE", "VARINT", "Row", "reading"]
 
 
 class Row(NamedTuple):
-    """How to decode one field.
+    """Decoding of one field.
 
     Attributes:
         name: Member that receives the value.
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 NUMBER, ONE, MANY = range(3)
-"""How a field is decoded: as a number, or from its bytes, once or repeatedly."""
+"""Kinds of fields: a number, or bytes that occur once or repeatedly."""
 
 _32_BITS = 2**32 - 1
 _MAX_TAG_BYTES = 5

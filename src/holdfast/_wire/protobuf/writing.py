@@ -41,7 +41,7 @@ __all__ = ["writer"]
 
 
 class _Row(NamedTuple):
-    """How to write one member of a value into a message.
+    """Encoding of one member of a value.
 
     Attributes:
         name: Its name in the value.
