@@ -51,8 +51,8 @@ WARM_UP = 10.0
 AFTERWARDS = 120.0
 """Seconds that are simulated after it."""
 
-TIMEOUT = A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True)
-PATIENCE = TIMEOUT.timeout
+PATIENCE = 1.0
+TIMEOUT = A2ATimeoutError("", phase="first_byte", timeout=PATIENCE, transient=True)
 REFUSED = A2AHTTPError("", http_status=503, transient=True)
 DEADLINE = 10.0
 """Seconds that a call has, all attempts and waits together."""
