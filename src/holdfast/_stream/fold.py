@@ -331,10 +331,12 @@ class TaskFold:
 
         Until they may exceed the limit, an upper bound is sufficient, and takes less time.
         """
+        self._is_estimated = False
         for artifact in self._artifacts:
             if isinstance(artifact, _OpenArtifact):
-                artifact.size = _size(artifact.closed())
-        self._size, self._is_estimated = _size(self._closed()), False
+                size = _size(artifact.closed())
+                self._size += size - artifact.size
+                artifact.size = size
 
 
 def check_same_task(known: str, named: str | None, *, message: Message | None = None) -> None:
