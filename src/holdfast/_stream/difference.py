@@ -1,15 +1,15 @@
-"""The events that lead from the task that a caller has to the task as it is.
+"""Compute the events that change the caller's task into another version of it.
 
 Rules: artifacts first, in the agent's order, the status last, so that a caller who stops at a
-terminal state has seen everything. Folded onto what the caller has, the events give artifacts,
-status and metadata as they are. Where no updates can do that, because an artifact or a member of
-the metadata is gone or the order is another, the difference is the `Task` itself. The history is
-not part of it: no event gives a message its place there.
+terminal state has seen everything. Folded onto the caller's task, the events result in the other
+version's artifacts, status and metadata. If no updates can do that, since an artifact or a member
+of the metadata is missing or the order differs, the difference is the `Task` itself. The history
+is not part of it: no event adds a message at a certain place of the history.
 
-An artifact that has more parts than before is appended to. Anything else, text that grew within a
-part included, is the whole artifact anew, since an appended chunk would be a part of its own where
-the agent has none. Whether its text only went on is seen by comparing the texts. It is the last
-chunk of the artifact if the task is over.
+An artifact with more parts than before is appended to. For any other change, also for text that
+grew within a part, the whole artifact is sent again, since an appended chunk would be a separate
+part. Whether its text only grew is found by comparing the texts. If the task is over, the event is
+the last chunk of the artifact.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["difference"]
 
 
 def difference(have: Task | None, truth: Task) -> tuple[TaskUpdate, ...]:
-    """Gives the events that make one task the other.
+    """Return the events that change one version of a task into another.
 
     Args:
-        have: The task as the caller knows it; None for not at all.
-        truth: The task as it is.
+        have: The caller's version; None if the caller has no task.
+        truth: The other version.
 
     Returns:
         The events in order; none if nothing differs but the history.
@@ -61,7 +61,7 @@ def difference(have: Task | None, truth: Task) -> tuple[TaskUpdate, ...]:
 
 
 def _leads_to(have: tuple[Artifact, ...], truth: tuple[Artifact, ...]) -> bool:
-    """Whether updates of artifacts can make the ones the others."""
+    """Return whether updates can change the artifacts into the others."""
     if have == truth:
         return True
     ids = [artifact.artifact_id for artifact in truth]
@@ -85,7 +85,7 @@ def _artifact_updates(have: Task, truth: Task) -> Iterator[TaskArtifactUpdateEve
 
 
 def _appended(have: Artifact, truth: Artifact) -> Artifact | None:
-    """What has to be appended to one artifact to make it the other; None if that cannot be."""
+    """Return what to append to an artifact to make it the other; None if that is impossible."""
     parts, metadata = truth.parts[len(have.parts) :], _added(have.metadata, truth.metadata)
     if metadata is None or have.parts + parts != truth.parts:
         return None
@@ -96,7 +96,7 @@ def _appended(have: Artifact, truth: Artifact) -> Artifact | None:
 
 
 def _added(have: dict[str, Any] | None, truth: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What has to be merged into metadata to make it the other; None if that cannot be."""
+    """Return what to merge into metadata to make it the other; None if that is impossible."""
     before, after = have or {}, truth or {}
     if not before.keys() <= after.keys():
         return None

@@ -364,7 +364,7 @@ class _OpenArtifact:
     __slots__ = ("_last", "is_closed", "metadata", "parts", "size")
 
     def __init__(self, first: Artifact) -> None:
-        self._last = first  # the artifact when it was last asked for
+        self._last = first  # the artifact when it was read last
         self.is_closed = True  # nothing was appended since
         self.parts = list(first.parts)
         self.metadata = _copied(first.metadata)

@@ -1,6 +1,6 @@
 """A stream over any number of connections: what to do next.
 
-`StreamMachine` is told what happens (`on_event`, `on_cut` and so on), and says what to do next
+`StreamMachine` takes what happens (`on_event`, `on_cut` and so on), and says what to do next
 (`StreamMachine.action`); it does nothing itself. Events for the caller go into
 `StreamMachine.outbox`, each once. The states and their transitions are in
 `holdfast._stream.states`; what a connection brings that was subscribed with is merged by
