@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, MissingAgentError, usage
+from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, usage
 from holdfast._cli.groups import LazyCommand, LazyGroup, fit_help
 from holdfast._cli.options.flags import (
     CONTEXT,
@@ -19,7 +19,7 @@ from holdfast._cli.options.flags import (
     version_line,
     with_options,
 )
-from holdfast._cli.options.parameters import loaded_configuration
+from holdfast._cli.options.parameters import MissingAgentError, loaded_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

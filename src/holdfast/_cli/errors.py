@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import click
-
 from holdfast._cli.options.values import shown_duration
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ __all__ = [
     "CommandError",
     "CommandState",
     "Failure",
-    "MissingAgentError",
     "internal",
     "one_line",
     "out_of_time",
@@ -78,24 +75,6 @@ class CommandError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
-
-
-class MissingAgentError(click.UsageError):
-    """A command needs an agent, and no setting names one.
-
-    Args:
-        ctx: The command's context.
-
-    Attributes:
-        hint: How to name one, and which command starts one.
-    """
-
-    def __init__(self, ctx: click.Context) -> None:
-        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
-        self.hint = (
-            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
-            "starts an agent to try, at localhost:9999"
-        )
 
 
 class CommandState(Protocol):

@@ -31,7 +31,8 @@ from holdfast._cli.errors import (
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.parameters import loaded_configuration, notices
 from holdfast._cli.options.settings import read_settings
-from holdfast._cli.output.base import Failed, Notice, OutputError, WaitEnded, output_for
+from holdfast._cli.output import output_for
+from holdfast._cli.output.base import Failed, Notice, OutputError, WaitEnded
 from holdfast._wire.origins import SECURITY_LOGGER
 from holdfast.errors import A2AError
 

@@ -12,7 +12,7 @@ it for a client, with its consumers, its journal and its secrets. `wait_for_task
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline, add_last_seen, poll_delays, wait_deadline_error
@@ -20,13 +20,13 @@ from holdfast.errors import A2AError, DeadlineExceededError, TaskAuthRequiredErr
 from holdfast.types import TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
-    from holdfast._client.event_stream import EventStream
     from holdfast._policy.task_ownership import TaskOwner
-    from holdfast.types import Task
+    from holdfast.types import Event, Task
 
 __all__ = ["TaskWaiter", "polled_every", "wait_for_task", "watch_task"]
 
@@ -138,6 +138,15 @@ def polled_every(interval: float) -> Callable[[float], float]:
     return lambda _left: next(delays)
 
 
+class TaskEvents(Protocol):
+    """The events of a task, and the task as they have changed it."""
+
+    @property
+    def task(self) -> Task | None: ...
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+
 async def wait_for_task(
     core: ClientCore,
     task_id: str,
@@ -145,7 +154,7 @@ async def wait_for_task(
     interval: float,
     *,
     until: Callable[[Task], bool] | None,
-    follow: Callable[[Task], EventStream],
+    follow: Callable[[Task], AbstractAsyncContextManager[TaskEvents]],
 ) -> Task:
     """Wait until a task is over or needs input, or satisfies a predicate.
 

@@ -28,7 +28,7 @@ import msgspec
 
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.masking import masked_reference
-from holdfast._cli.output.base import FilesSaved, Notice
+from holdfast._cli.output.base import FilesSaved, Notice, SavedFile
 from holdfast._cli.output.sanitizer import replace_special
 from holdfast._model.addresses import is_http_address
 from holdfast._net.engine import fetch
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_FETCHED_BYTES",
     "File",
-    "Saved",
     "check_free",
     "content_of",
     "download_task",
@@ -61,14 +60,6 @@ __all__ = [
 
 MAX_FETCHED_BYTES = 100 * 1024 * 1024
 """Bytes of a fetched file."""
-
-
-class Saved(NamedTuple):
-    """A saved file."""
-
-    file: File
-    path: Path
-    size: int
 
 
 def check_free(directory: Path, files: Sequence[File]) -> None:
@@ -220,7 +211,7 @@ async def download_task(
     check_size(files, most_files=most_files, most_bytes=most_bytes)
     if not overwrite:
         check_free(directory, files)
-    saved: list[Saved] = []
+    saved: list[SavedFile] = []
     failed = 0
     for file in files:
         try:
@@ -247,7 +238,7 @@ async def download_task(
 
 async def _save(
     session: Session, file: File, directory: Path, remaining: int, *, overwrite: bool
-) -> Saved:
+) -> SavedFile:
     path = directory / file.name
 
     async def fetch() -> bytes:
@@ -264,7 +255,7 @@ async def _save(
                 message=f"{path} cannot be written: {error.strerror or error}",
             )
         ) from None
-    return Saved(file, path, len(content))
+    return SavedFile(file.artifact, file.parts, file.media_type, path, len(content))
 
 
 # ── The files of a task ──────────────────────────────────────────────────────────────────────

@@ -24,9 +24,9 @@ from holdfast.errors import A2AError, AuthenticationError, NetworkPolicyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast._cli.agent.login_request import LoginRequest
     from holdfast._cli.agent.login_store import Login
     from holdfast._cli.agent.session import Session
-    from holdfast._cli.commands.auth import LoginRequest
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.base import Output
     from holdfast._net.engine import HttpEngine

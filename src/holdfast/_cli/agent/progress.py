@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import copy
 import math
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from holdfast._cli.errors import one_line
 from holdfast._cli.options.masking import masked_reference
@@ -30,9 +30,11 @@ from holdfast._pipeline.listeners import (
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
-    from holdfast._cli.agent.session import Session
+    from pathlib import Path
+
     from holdfast._cli.output.base import Output
     from holdfast._pipeline.listeners import Observation
+    from holdfast.types import AgentCard, Task
 
 __all__ = ["ProgressReporter"]
 
@@ -46,6 +48,22 @@ _FAILURES_TO_REPORT = 2
 """Consecutive failures after which the agent is reported as unreachable."""
 
 
+class Watched(Protocol):
+    """The parts of a session that its reports name."""
+
+    @property
+    def reference(self) -> str | Path: ...
+
+    @property
+    def card(self) -> AgentCard | None: ...
+
+    @property
+    def task(self) -> Task | None: ...
+
+    @property
+    def follows(self) -> bool: ...
+
+
 class ProgressReporter:
     """Reports the waits and the failures of a session.
 
@@ -57,7 +75,7 @@ class ProgressReporter:
     """
 
     def __init__(
-        self, session: Session, output: Output, *, max_attempts: int, reports_replies: bool
+        self, session: Watched, output: Output, *, max_attempts: int, reports_replies: bool
     ) -> None:
         self._session = session
         self._output = output

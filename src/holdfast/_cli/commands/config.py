@@ -64,7 +64,8 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     and say how output looks; beyond that it may only make a command stricter. What is ignored is
     named on stderr.
     """
-    from holdfast._cli.output.base import Notice, SettingsShown, output_for
+    from holdfast._cli.output import output_for
+    from holdfast._cli.output.base import Notice, SettingsShown
 
     settings, configuration = list(effective(ctx)), configuration_of(ctx)
     form = next(setting.value for setting in settings if setting.name == "output")

@@ -85,6 +85,7 @@ def conformance(ctx: click.Context, /, **options: Any) -> int:
             directory=directory,
             level=options["level"],
             python=options["python"],
+            how_to_get=GET_TCK,
         )
 
     return execute(ctx, act, needs_card=True)

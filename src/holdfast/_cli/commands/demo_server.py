@@ -114,7 +114,7 @@ def demo_server(
     ended = _Ended()
     environment.run(_serve(environment, host, port, faults, ended))
     if ended.failure is not None:
-        from holdfast._cli.output.base import output_for
+        from holdfast._cli.output import output_for
 
         output_for("text").emit(Failed(ended.failure))
         return ended.failure.exit

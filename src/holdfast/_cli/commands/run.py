@@ -189,7 +189,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     from holdfast._cli.batch.run import Run
     from holdfast._cli.batch.session import journal_at
     from holdfast._cli.execution import Diagnostics, announce, perform, reference_of
-    from holdfast._cli.output.base import output_for
+    from holdfast._cli.output import output_for
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
@@ -252,7 +252,8 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     """
     from holdfast._cli.batch import resume as resuming
     from holdfast._cli.execution import announce
-    from holdfast._cli.output.base import Failed, output_for
+    from holdfast._cli.output import output_for
+    from holdfast._cli.output.base import Failed
 
     if options["lists"] and options["forget"]:
         message = "--list and --forget contradict each other."

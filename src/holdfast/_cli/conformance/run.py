@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast._cli.commands.conformance import GET_TCK
 from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output import text
@@ -57,6 +56,7 @@ async def measure(
     directory: Path | None,
     level: str,
     python: str | None,
+    how_to_get: str,
 ) -> None:
     """Run the kit against the agent, and show the measurement.
 
@@ -66,6 +66,7 @@ async def measure(
         directory: The directory of the kit; None if none is named.
         level: The level of requirements, as for ``--level``.
         python: The interpreter that runs it; None leaves that to the kit.
+        how_to_get: The commands that install the kit, for the error where it is missing.
 
     Raises:
         CommandError: Nothing could be measured.
@@ -76,7 +77,7 @@ async def measure(
     if kit is None:
         location = "it is not named" if directory is None else f"there is none in {directory}"
         agent = session.settings.agent_card
-        install = f"{GET_TCK}; then name it with --tck DIRECTORY or A2ACLI_TCK"
+        install = f"{how_to_get}; then name it with --tck DIRECTORY or A2ACLI_TCK"
         raise view.not_measured(f"the A2A TCK is not there: {location}", hint=install, agent=agent)
     if level not in kit.layout.levels:
         levels = ", ".join(kit.layout.levels)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "MissingAgentError",
     "ParsedParam",
     "SettingOption",
     "complete_path",
@@ -49,6 +50,24 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _CONFIGURATION = "holdfast._cli.options.parameters.configuration"
 _MAX_UNKNOWN_NAMES = 50
 """Maximum number of unknown names to report; a file may have thousands."""
+
+
+class MissingAgentError(click.UsageError):
+    """A command needs an agent, and no setting names one.
+
+    Args:
+        ctx: The command's context.
+
+    Attributes:
+        hint: How to name one, and which command starts one.
+    """
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
+        self.hint = (
+            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
+            "starts an agent to try, at localhost:9999"
+        )
 
 
 class SettingOption(click.Option):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from holdfast._cli.errors import MissingAgentError
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S
 from holdfast._cli.options.masking import hidden, masked_reference
 from holdfast._cli.options.parameters import (
+    MissingAgentError,
     SettingOption,
     configuration_of,
     setting_beside,

@@ -21,14 +21,14 @@ from holdfast._cli.output.sanitizer import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from holdfast._cli.agent.download import Saved
     from holdfast._cli.errors import Failure
     from holdfast._cli.options.configuration import Configuration
     from holdfast._cli.options.settings import ResolvedSetting, Settings
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
-    from holdfast.types import AgentCard, AgentInterface, Event, Message, Task, WireValue
+    from holdfast.types import AgentCard, AgentInterface, Artifact, Event, Message, Task, WireValue
 
 __all__ = [
     "CardShown",
@@ -46,13 +46,13 @@ __all__ = [
     "Record",
     "Result",
     "RunEnded",
+    "SavedFile",
     "SettingsShown",
     "StreamEnded",
     "StreamEvent",
     "TaskBegan",
     "WaitEnded",
     "encoding_of",
-    "output_for",
     "write",
 ]
 
@@ -132,11 +132,29 @@ class Result(msgspec.Struct, frozen=True):
     history: bool = False
 
 
+class SavedFile(msgspec.Struct, frozen=True):
+    """A saved file.
+
+    Attributes:
+        artifact: The artifact that the file belongs to.
+        parts: The indexes of its parts in the artifact.
+        media_type: The media type that the agent states; None if it states none.
+        path: The path of the file.
+        size: Its size in bytes.
+    """
+
+    artifact: Artifact
+    parts: tuple[int, ...]
+    media_type: str | None
+    path: Path
+    size: int
+
+
 class FilesSaved(msgspec.Struct, frozen=True):
     """Files of a task were saved; `is_whole` says whether these are all."""
 
     task: Task
-    files: Sequence[Saved]
+    files: Sequence[SavedFile]
     is_whole: bool
 
 
@@ -353,20 +371,3 @@ def write(content: str, *, err: bool = False) -> None:
 def encoding_of(stream: TextIO | None) -> str:
     """Return the encoding of an output."""
     return getattr(stream, "encoding", None) or "utf-8"
-
-
-def output_for(form: str, settings: Settings | None = None, *, in_lines: bool = False) -> Output:
-    """Return the output of a form.
-
-    Args:
-        form: ``text`` or ``json``.
-        settings: The settings of the command, once parsed.
-        in_lines: Whether each document is one line; used if there are no settings.
-    """
-    if form == "json":
-        from holdfast._cli.output.json_output import JsonOutput
-
-        return JsonOutput(settings, in_lines=in_lines)
-    from holdfast._cli.output.text_output import TextOutput
-
-    return TextOutput(settings)

@@ -60,10 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from holdfast._cli.agent.download import Saved
     from holdfast._cli.errors import Failure
     from holdfast._cli.options.settings import Settings
-    from holdfast._cli.output.base import OutputEvent
+    from holdfast._cli.output.base import OutputEvent, SavedFile
     from holdfast.types import Event, WireValue
 
 __all__ = ["SAVED_AS", "JsonOutput", "document", "with_paths", "write_json"]
@@ -234,12 +233,12 @@ def document(value: object) -> Any:
             return value
 
 
-def with_paths(task: Task, saved: Iterable[Saved]) -> Task:
+def with_paths(task: Task, saved: Iterable[SavedFile]) -> Task:
     """Return the task with the paths of its saved parts, in the parts' metadata (A2A 4.1.6)."""
     paths = {
-        (one.file.artifact.artifact_id, number): str(one.path.absolute())
-        for one in saved
-        for number in one.file.parts
+        (file.artifact.artifact_id, number): str(file.path.absolute())
+        for file in saved
+        for number in file.parts
     }
     replace = msgspec.structs.replace
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast._cli.agent.download import Saved
     from holdfast._cli.options.configuration import Configuration
     from holdfast._cli.options.settings import ResolvedSetting
+    from holdfast._cli.output.base import SavedFile
 
 __all__ = [
     "View",
@@ -107,14 +107,14 @@ def render(value: WireValue, view: View, *, shown_lines: Iterable[str] = ()) -> 
             raise TypeError(text)
 
 
-def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
+def render_saved(task: Task, saved: Iterable[SavedFile]) -> Iterator[str]:
     """Yield the lines for the saved files of a task."""
     yield from identifiers(task)
     yield state(task)
     for file in saved:
-        yield field("Artifact", file.file.artifact.name or file.file.artifact.artifact_id)
+        yield field("Artifact", file.artifact.name or file.artifact.artifact_id)
         yield field("Saved", str(file.path))
-        yield field("Media type", file.file.media_type)
+        yield field("Media type", file.media_type)
         yield field("Size", f"{file.size} bytes")
 
 
