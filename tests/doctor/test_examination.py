@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
+from tests.kit.stubborn_network import StubbornNetwork
 from tests.kit.virtual_env import VirtualWall
 
 from holdfast import SchemeCredentials
@@ -200,6 +201,18 @@ async def test_a_message_is_not_sent_again_when_its_stream_fails():
     assert levels(diagnosis, "streaming.begins") == {"problem"}
     assert levels(diagnosis, "sending.answer") == {"warning"}
     assert not diagnosis.is_healthy
+
+
+async def test_examination_of_a_subscription_whose_read_outlives_its_cancellation_ends(caplog):
+    agent = FakeAgent(streams("a", "b", every=1000))
+    network = StubbornNetwork(agent)
+
+    diagnosis = await asyncio.wait_for(examined(agent, engine=network, send="hi"), timeout=600)
+
+    assert diagnosis.findings
+    assert any("continues although it was cancelled" in line for line in caplog.messages)
+    network.released.set()
+    await asyncio.sleep(1)
 
 
 async def test_the_examination_leaves_no_connection_open():

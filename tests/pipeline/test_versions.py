@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.kit.stubborn_network import StubbornNetwork
 
 from holdfast import (
     A2AError,
@@ -698,46 +699,11 @@ async def test_a_subscription_that_begins_while_its_task_is_asked_for_is_not_lef
     assert (network.in_flight, agent.open_streams) == (0, 0)
 
 
-class Stubborn(FakeNetwork):
-    """A network whose streams end a cancelled read only once they are released."""
-
-    def __init__(self, agent):
-        super().__init__(agent)
-        self.released = asyncio.Event()
-
-    def stream(self, request):
-        return StubbornStream(super().stream(request), self.released)
-
-
-class StubbornStream:
-    """One of them."""
-
-    def __init__(self, inner, released):
-        self.inner, self.released = inner, released
-
-    async def __aenter__(self):
-        self.stream = await self.inner.__aenter__()
-        self.status, self.headers = self.stream.status, self.stream.headers
-        self.read = self.stream.read
-        return self
-
-    async def __aexit__(self, *error):
-        await self.inner.__aexit__(*error)
-
-    async def chunks(self):
-        try:
-            async for chunk in self.stream.chunks():
-                yield chunk
-        except asyncio.CancelledError:
-            await self.released.wait()
-            raise
-
-
 async def test_a_subscription_whose_read_outlives_its_cancellation_is_not_waited_for(caplog):
     quiet = Streaming(snapshot=False, stays_open=True)
     agent = FakeAgent(asks("which?", after=1), versions=OLDER, streaming=quiet)
     agent.inject(unavailable(retry_after=5), on="SubscribeToTask")
-    network = Stubborn(agent)
+    network = StubbornNetwork(agent)
     client = connect(agent.url, engine=network)
 
     await client.send_message("hi", return_immediately=True)

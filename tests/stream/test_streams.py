@@ -1152,3 +1152,36 @@ async def test_a_limit_that_was_raised_holds_after_a_reconnect_too(binding):
         answer = await events.result()
 
     assert answer.task.artifacts == many
+
+
+async def test_a_stream_whose_first_connection_brought_events_allows_two_empty_subscriptions():
+    agent = FakeAgent(streams(*"abcdefghijkl", every=1))
+    agent.inject(Cut(after_events=4), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=1), on="SubscribeToTask", times=2)
+
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    async with client, client.stream_message("hi") as events:
+        text = (await events.result()).text
+        assert (text, events.reconnects, events.is_polled) == ("abcdefghijkl", 3, False)
+
+
+async def test_a_stream_is_polled_after_three_subscriptions_without_an_event():
+    agent = FakeAgent(streams(*"abcdefghijkl", every=5))
+    agent.inject(Cut(after_events=4), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=1), on="SubscribeToTask", times=3)
+
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    async with client, client.stream_message("hi") as events:
+        text = (await events.result()).text
+        assert (text, events.reconnects, events.is_polled) == ("abcdefghijkl", 3, True)
+
+
+async def test_subscriptions_that_bring_one_event_each_are_never_replaced_by_polling():
+    agent = FakeAgent(streams(*"abcdefghijkl", every=1), streaming=Streaming(snapshot=False))
+    agent.inject(Cut(after_events=4), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=1), on="SubscribeToTask", times=5)
+
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    async with client, client.stream_message("hi") as events:
+        text = (await events.result()).text
+        assert (text, events.reconnects, events.is_polled) == ("abcdefghijkl", 6, False)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast import protocol as op
+from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._doctor.facts import ReplyFacts, SendingFacts, StreamFacts
 from holdfast._doctor.recording import StreamRecordingEngine
@@ -105,8 +106,7 @@ class MessageProbe:
             await (self._send_streaming(watch) if streams else self._send(watch))
         finally:
             if self._subscribing is not None:
-                self._subscribing.cancel()
-                await asyncio.wait({self._subscribing})
+                await cancel_and_wait(self._subscribing)
         if facts.task_id:
             await self._search_message(sent_at)
         if streams and facts.task_id and self.task is not None and self.task.state.is_terminal:

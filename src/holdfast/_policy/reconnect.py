@@ -20,7 +20,7 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_reconnects: Consecutive reconnects without a new event, 0 or more; a new event resets
             the count. After that many, the stream polls the task instead; so it does, whatever
-            this says, after three consecutive connections that bring no event beside the task as
+            this says, after three consecutive subscriptions that bring no event beside the task as
             it is. After as many consecutive failures of polling, the stream fails with
             `ReconnectError`; `Client.ask` and `Client.wait` continue until their deadline. 0
             fails at the first cut.

@@ -14,6 +14,7 @@ from sse_starlette import event as sse
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._server.json_requests import JsonRequest
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class _EventStream(Response):
                     return
                 await send(_body(_encode(event), more=True))
         finally:
-            await _cancel(gone, next_event)
+            await cancel_and_wait(*(task for task in (gone, next_event) if task is not None))
             if hasattr(self._events, "aclose"):
                 await self._events.aclose()
 
@@ -124,10 +125,3 @@ async def _wait_gone(receive: Receive) -> None:
 
 def _body(body: bytes, *, more: bool) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
-
-
-async def _cancel(*tasks: asyncio.Task[Any] | None) -> None:
-    running = [task for task in tasks if task is not None]
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._policy.attempts import more_informative
-from holdfast.errors import A2AError, Facts, ReconnectError
+from holdfast.errors import A2AError, A2ATimeoutError, Facts, ReconnectError
 
 if TYPE_CHECKING:
+    from holdfast._stream.merging import Subscription
     from holdfast.types import Task
 
 __all__ = ["MAX_EVENTLESS", "StreamCounters"]
 
-MAX_EVENTLESS = 2
+MAX_EVENTLESS = 3
 """Consecutive subscriptions without an event beside the task, after which the task is polled.
 
 An agent may answer each subscription with the task as it is, and end it: polling costs it less.
@@ -29,8 +30,8 @@ class StreamCounters(msgspec.Struct):
             `ReconnectPolicy.max_reconnects` of them end reconnecting, or the stream.
         tried_at: Count of events at the last of them: more events by now reset `tries`.
         failure: The most informative error of these tries.
-        eventless: Consecutive subscriptions without an event beside the task; more than
-            `MAX_EVENTLESS` of them end reconnecting.
+        eventless: Consecutive subscriptions without an event beside the task as it
+            is; `MAX_EVENTLESS` of them end reconnecting.
         behind_at: Count of events when the task first showed more than the first connection had
             brought. If it is the same at the next request, the connection is cut off.
         cut_at: Count of events when a connection broke: with more events at the end, the error of
@@ -50,6 +51,16 @@ class StreamCounters(msgspec.Struct):
             self.tries, self.failure = 0, None
         self.failure = None if error is None else more_informative(error, self.failure)
         self.tries, self.tried_at = self.tries + 1, count
+
+    def note_subscription(self, subscription: Subscription, error: A2AError | None) -> None:
+        """Count the end of a subscription, with the error that ended it, if one did.
+
+        One that was only silent until its timeout proves nothing about the agent.
+        """
+        if subscription.has_events:
+            self.eventless = 0
+        elif not isinstance(error, A2ATimeoutError):
+            self.eventless += 1
 
     def exhausted(self, most: int, task_id: str | None, task: Task | None) -> ReconnectError:
         """Return the error of a stream after the most tries that are allowed."""

@@ -198,8 +198,6 @@ class StreamMachine:
         elif isinstance(event, Task) and event.state.is_terminal:
             state = self._end_with(event)
         else:
-            if subscription.is_laid_over and not isinstance(event, Task):
-                self._counters.eventless = 0
             state = self._after_merging(subscription, subscription.on_event(event))
         self._enter(Input.EVENT, state)
 
@@ -426,9 +424,9 @@ class StreamMachine:
             return State.SEARCHING
         if self.outbox.state is TaskState.INPUT_REQUIRED:
             return State.RESTING
-        if not isinstance(error, A2ATimeoutError):  # after which the connection was only silent
-            counters.eventless += 1
-        if counters.eventless > MAX_EVENTLESS and self.may_repeat:
+        if (subscription := self._subscription) is not None:
+            counters.note_subscription(subscription, error)
+        if counters.eventless >= MAX_EVENTLESS and self.may_repeat:
             return self._poll(error)
         return self._try_again(State.SUBSCRIBING, error)
 

@@ -81,6 +81,7 @@ class Subscription:
         wait: What to wait for before CONFIRMING; None for nothing.
         rest: The final or interrupted status that the connection brought; None without one.
         is_at_rest: Whether `rest` is confirmed, and to be put.
+        has_events: Whether it brought an event other than the task as it is.
     """
 
     def __init__(self, outbox: EventOutbox) -> None:
@@ -89,6 +90,7 @@ class Subscription:
         self.wait: Wait | None = None
         self.rest: TaskStatusUpdateEvent | None = None
         self.is_at_rest = False
+        self.has_events = False
         self._snapshot: Task | None = None  # that the connection began with
         self._early: Event | None = None  # the last other event before the task was fetched
         self._overlap: OverlapResolver | None = None  # from when the task was fetched
@@ -116,6 +118,7 @@ class Subscription:
     def on_event(self, event: Event) -> State:
         """Take an event other than a task in a terminal state."""
         overlap = self._overlap
+        self.has_events = self.has_events or not isinstance(event, Task)
         if overlap is None:
             if isinstance(event, Task):
                 self._snapshot = event

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from grpc import aio
 
+from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._aio.cancel_scope import pending_cancellations
 from holdfast._net.engine import connection_error, timeout_error
 from holdfast._net.grpc.failures import NotConnectedError, reason_in, status_of, too_large
@@ -257,9 +258,8 @@ class RpcEvents(Generic[R]):
         self._first = None
         self._inbox.discard()
         try:
-            if reader is not None and not reader.done():
-                reader.cancel()
-                await asyncio.wait({reader})
+            if reader is not None:
+                await cancel_and_wait(reader)
         finally:
             if connected is not None:
                 await connected.leave()
