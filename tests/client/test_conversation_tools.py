@@ -89,7 +89,7 @@ async def test_a_stream_with_tools_survives_cuts_in_every_turn(binding):
         text = "".join([text async for text in events.text_deltas()])
 
     assert (text, runs) == ("one\ntwo\nthree", [1, 2])
-    assert events.reconnects == 3
+    assert events.reconnects == 4
 
 
 @both_ways

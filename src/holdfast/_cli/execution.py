@@ -206,9 +206,12 @@ def perform(environment: CliEnvironment, session: Session, output: Output, actio
         failure = _failure(error, session)
     else:
         return 0
-    if session.task is not None:
-        _complete_output(session.task, output)
-    output.emit(Failed(failure))
+    try:
+        if session.task is not None:
+            _complete_output(session.task, output)
+        output.emit(Failed(failure))
+    except OutputError as error:
+        cannot_write(error, session)  # the exit code stays that of the failure
     return failure.exit
 
 

@@ -455,8 +455,9 @@ class ClientCore:
         """Remember the endpoint that has answered; None for the reply of a layer."""
         self.endpoint = endpoint or call.progress.endpoint or self.endpoint
         if endpoint is not None:
-            self.agent = endpoint.agent
-        self.subscribing_is_safe = endpoint is None or endpoint.subscribing_is_safe
+            self.agent, self.subscribing_is_safe = endpoint.agent, endpoint.subscribing_is_safe
+        elif self.subscribing_is_safe is None:
+            self.subscribing_is_safe = True  # a transport without endpoints
 
     def request(
         self,

@@ -48,7 +48,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.types import Task
+from holdfast.types import Task, TaskState
 
 if TYPE_CHECKING:
     from holdfast.types import ListTasksResponse, Message
@@ -252,10 +252,13 @@ class Reconciliation:
         self.step = Found(task if listed is None or task.id == listed.id else listed)
 
     def not_fetched(self, error: A2AError) -> None:
-        """Take the failure of that request; after a permanent one, use the task of the list."""
+        """Take the failure of that request; after a permanent one, use the task of the list.
+
+        A list shows no artifacts, so a completed task of it does not have the answer.
+        """
         may_pass = error.transient or isinstance(error, DeadlineExceededError)
         if not may_pass and self.seen is not None:
-            self.step = Found(self.seen)
+            self.step = Inconclusive(error) if _lacks_answer(self.seen) else Found(self.seen)
         elif self._deadline_error is not None:
             self.step = self._end(self._deadline_error)
         else:
@@ -437,3 +440,9 @@ class Reconciliation:
         if context_id is not None and task.context_id not in {None, "", context_id}:
             return False
         return has_message(task, message.message_id)
+
+
+def _lacks_answer(task: Task) -> bool:
+    """Return whether a task is completed, and nothing in it is an answer."""
+    is_completed = task.state is TaskState.COMPLETED
+    return is_completed and not task.artifacts and task.status.message is None

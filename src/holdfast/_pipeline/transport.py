@@ -197,7 +197,13 @@ class CallProgress(msgspec.Struct):
             self.candidates[candidate] = max(times, self.candidates.get(candidate, 0))
 
     def end_with(self, other: CallProgress) -> None:
-        """Add what a request has recorded that was made for this call, and has ended it."""
+        """Add what a request has recorded that was made for this call, and has ended it.
+
+        Its attempts did not execute this call, whatever became of them.
+        """
+        other.attempts[:] = [
+            msgspec.structs.replace(attempt, executed=False) for attempt in other.attempts
+        ]
         self.join(other)
         self.endpoint = other.endpoint
 

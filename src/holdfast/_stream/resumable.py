@@ -31,7 +31,7 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Awaitable, Coroutine, Iterator
 
     from holdfast._aio.env import Env
     from holdfast._aio.watchdog import TimeLimit, Watchdog
@@ -356,14 +356,18 @@ class ResumableStream:
             reading.exception()  # else it is logged as never retrieved
 
     async def _get_task_beside(self, reading: asyncio.Future[Any]) -> None:
-        """Fetch the task, but only until the connection brings something."""
-        asking = asyncio.create_task(self._get_task(self.outbox.task_id or ""))
+        """Fetch the task, but only until the connection brings something.
+
+        The machine learns of a reply here alone: one that comes after the wait for a cancelled
+        request, as a layer may cause, must not change the stream.
+        """
+        asking = asyncio.create_task(self._source.get_task(self.outbox.task_id or ""))
         try:
             await asyncio.wait({reading, asking}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await cancel_and_wait(asking)
         if asking.done() and not asking.cancelled():
-            asking.result()
+            await self._take_task(asking)
 
     async def _arrives(self, reading: asyncio.Future[bool]) -> bool:
         """Return whether an event arrives before the task is to be fetched."""
@@ -421,8 +425,12 @@ class ResumableStream:
         return self._subscribe(task_id) if action is Action.SUBSCRIBE else self._get_task(task_id)
 
     async def _get_task(self, task_id: str) -> None:
+        await self._take_task(self._source.get_task(task_id))
+
+    async def _take_task(self, asking: Awaitable[Task]) -> None:
+        """Pass the machine the reply to a request for the task."""
         try:
-            task = await self._source.get_task(task_id)
+            task = await asking
         except A2AError as error:
             self._check_deadline(error)
             self._machine.on_no_task(error)
