@@ -157,7 +157,7 @@ async def test_a_silent_host_is_a_connect_failure():
         silent.listen()
         url = f"127.0.0.1:{silent.getsockname()[1]}"
         async with connect(card_of(url), resilience=with_timeouts(connect=0.05)) as client:
-            with pytest.raises(A2ATimeoutError, match="no connection came about") as caught:
+            with pytest.raises(A2ATimeoutError, match="no connection was established") as caught:
                 await client.send_message("hi")
     assert (caught.value.phase, caught.value.executed) == ("connect", False)
 
@@ -303,7 +303,7 @@ async def test_a_silent_stream_ends_at_its_timeout():
         client.subscribe_to_task("t1") as events,
     ):
         await anext(events)
-        with pytest.raises(ReconnectError, match="did not go on") as caught:
+        with pytest.raises(ReconnectError, match="no more of the reply arrived") as caught:
             await anext(events)
     assert caught.value.__cause__.phase == "idle"
 
@@ -816,7 +816,7 @@ async def test_a_key_in_the_query_is_refused():
         grpc_agent(GetTask=get_task) as (port, calls, _),
         connect(card_of(f"127.0.0.1:{port}"), auth=Query()) as client,
     ):
-        with pytest.raises(UnsupportedOperationError, match="no query parameters") as caught:
+        with pytest.raises(UnsupportedOperationError, match="query parameters") as caught:
             await client.get_task("t1")
     assert "s3cret" not in str(caught.value)
     assert calls == []

@@ -71,7 +71,7 @@ def test_hedges_never_exceed_their_share_of_the_reads(reads, extra):
     budget, hedges = HedgeBudget(HedgePolicy(max_extra=extra)), 0
 
     for done, is_slow in enumerate(reads, 1):
-        budget.read()
+        budget.record_read()
         if is_slow:
             hedges += budget.take()
         assert hedges <= extra * done
@@ -80,7 +80,7 @@ def test_hedges_never_exceed_their_share_of_the_reads(reads, extra):
 def test_what_is_saved_is_bounded():
     budget = HedgeBudget(HedgePolicy())
     for _ in range(100_000):
-        budget.read()
+        budget.record_read()
 
     assert sum(budget.take() for _ in range(100)) == 10
 

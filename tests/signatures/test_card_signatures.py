@@ -873,7 +873,7 @@ async def test_a_withdrawn_key_is_accepted_for_a_day_more_if_its_set_cannot_be_f
         await asyncio.sleep(24 * 3600 - 1)
         await client.agent_card()
         await asyncio.sleep(12)
-        with pytest.raises(CardSignatureError, match="cannot be had"):
+        with pytest.raises(CardSignatureError, match="cannot be fetched"):
             await client.agent_card()
 
 

@@ -125,7 +125,7 @@ def test_artifacts_that_share_an_id_are_no_difference_where_they_are_the_same():
 
 
 def test_two_tasks_have_no_difference():
-    with pytest.raises(InvalidAgentResponseError, match="of task t-2, not of task t-1"):
+    with pytest.raises(InvalidAgentResponseError, match="of task t-2 in the stream of task t-1"):
         difference(task(), Task(id="t-2"))
 
 

@@ -386,7 +386,7 @@ SILENT = msgspec.structs.replace(question(), message=None)
 )
 def test_the_same_state_is_stale_unless_it_is_newer(status, asked, is_stale):
     reply = PendingReply("t", "reply", asked)
-    reply.saw(Task(id="t", status=status))
+    reply.record(Task(id="t", status=status))
 
     assert reply.is_stale(status) is is_stale
 
@@ -406,7 +406,7 @@ def said_by(role, message_id):
 )
 def test_what_the_agent_said_after_the_reply_makes_a_question_an_answer(history, is_stale):
     reply = PendingReply("t", "reply", question())
-    reply.saw(Task(id="t", status=question(), history=history))
+    reply.record(Task(id="t", status=question(), history=history))
 
     assert reply.is_stale(question()) is is_stale
 
@@ -422,14 +422,14 @@ def test_a_newer_question_that_answers_another_client_is_stale(text, is_stale):
     asked, newer = question(), question("And?", message_id="q-2", at=LATER)
     before = (user("first", "A pizza"), asked.message)
     reply = PendingReply("t", "reply", asked, user("reply", "Margherita"))
-    reply.saw(Task(id="t", status=newer, history=(*before, user("u-2", text))))
+    reply.record(Task(id="t", status=newer, history=(*before, user("u-2", text))))
 
     assert reply.is_stale(newer) is is_stale
     assert reply.max_silence(newer, 3600.0) == 60.0 or not is_stale
 
     own = (*before, user("u-2", text), newer.message, user("reply", "Margherita"))
     last = question("Last?", message_id="q-3", at="2026-01-01T12:00:02Z")
-    reply.saw(Task(id="t", status=last, history=own))
+    reply.record(Task(id="t", status=last, history=own))
     assert not reply.is_stale(last)
 
 
@@ -463,7 +463,7 @@ def update(status, task_id="t"):
 def test_what_comes_before_decides_where_the_status_does_not(asked, events, is_stale):
     reply = PendingReply("t", "reply", asked)
     for event in events:
-        reply.saw(event)
+        reply.record(event)
 
     assert reply.is_stale(events[-1].status) is is_stale
 
@@ -482,7 +482,7 @@ def test_a_status_that_may_be_another_of_the_same_second_is_an_answer_after_a_mi
     status, seconds
 ):
     reply = PendingReply("t", "reply", status)
-    reply.saw(Task(id="t", status=status))
+    reply.record(Task(id="t", status=status))
 
     assert reply.is_stale(status)
     assert reply.max_silence(status, 3600.0) == seconds
@@ -491,7 +491,7 @@ def test_a_status_that_may_be_another_of_the_same_second_is_an_answer_after_a_mi
 def test_the_latest_tasks_are_remembered():
     replies = Replies()
     for number in range(1000):
-        replies.saw(f"t-{number}", question())
+        replies.record_status(f"t-{number}", question())
 
     known = [number for number in range(1000) if replies.question(f"t-{number}") is not None]
     assert known == [*range(744, 1000)]

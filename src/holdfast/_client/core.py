@@ -421,7 +421,7 @@ class ClientCore:
         value: object = reply.value
         task = value.task if isinstance(value, SendMessageResponse) else value
         if isinstance(task, Task):
-            self.replies.saw(task.id, task.status)
+            self.replies.record_status(task.id, task.status)
         return reply
 
     async def stream(

@@ -168,7 +168,7 @@ class EventStream:
             RuntimeError: The stream was closed, or has failed, before its end.
         """
         if self._is_over and not self._is_settled:
-            text = "the stream is closed, and had not come to its end; read it where it is entered"
+            text = "the stream was closed before its end: iterate inside `async with`"
             raise RuntimeError(text)
         return self
 

@@ -249,7 +249,7 @@ class SendOperation:
         if isinstance(reply, Reply):
             made = _first_made(reply)
             if self._reply is not None:
-                self._reply.saw(made.value)
+                self._reply.record(made.value)
             return made
         if _returns_immediately(self._request):
             return Reply(value=reply)
@@ -387,7 +387,7 @@ class SendOperation:
         """Note that the agent has received the message, if it is a reply."""
         task_id = self._request.message.task_id
         if self._reply is not None and task_id:
-            self._core.replies.sent(task_id, self._reply)
+            self._core.replies.record_reply(task_id, self._reply)
 
     async def _search_for(
         self,
@@ -440,7 +440,7 @@ class SendOperation:
         def is_answer(task: Task) -> bool:
             if reply is None or not task.state.is_interrupted:
                 return task.state.is_terminal or task.state.is_interrupted
-            reply.saw(task)
+            reply.record(task)
             max_silence = reply.max_silence(task.status, longest)
             return not reply.is_stale(task.status) or clock() - began >= max_silence
 

@@ -140,7 +140,7 @@ class StreamCalls:
     def note_state(self, outbox: EventOutbox) -> None:
         """Note the state of a stream's task when the stream has ended."""
         if outbox.task_id is not None and outbox.status is not None:
-            self.client.replies.saw(outbox.task_id, outbox.status)
+            self.client.replies.record_status(outbox.task_id, outbox.status)
 
     def on_first_event(self) -> None:
         """End the deadline if it applies only to the first event (`ends_at_first_event`)."""

@@ -185,7 +185,7 @@ async def wait_for_task(
 
     task = await watch_task(core, task_id, None, scope, interval, until=lambda _task: True)
     if reply is not None:
-        reply.saw(task)
+        reply.record(task)
     if is_done(task):
         return task
     async with follow(task) as events:

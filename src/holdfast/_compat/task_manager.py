@@ -120,5 +120,5 @@ class ClientTaskManager:
         """Check the context id of an event, which may have none."""
         current = self._context_id
         if context_id and current and context_id != current:
-            text = f"what the agent sent is of context {context_id}, not of context {current}"
+            text = f"the agent sent an event of context {context_id}, not of context {current}"
             raise InvalidAgentResponseError(text, executed=True)

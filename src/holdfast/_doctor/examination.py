@@ -361,7 +361,7 @@ class Examination:
             observed.no_tls_reason = "a proxy stands between"
         elif observed.tls.failure and observed.card is None:
             observed.tls = None  # the error of the card says the same
-            observed.no_tls_reason = "no connection came about"
+            observed.no_tls_reason = "no connection was established"
 
     # ── The interfaces ───────────────────────────────────────────────────────────────────────
 

@@ -73,5 +73,5 @@ async def _connect(host: str, port: int, context: ssl.SSLContext, timeout: float
 
 def _describe(error: OSError | ValueError, timeout: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"no connection came about for {timeout:g} s"
+        return f"no connection was established within {timeout:g} s"
     return (reason_of(error) if isinstance(error, OSError) else None) or str(error)

@@ -356,11 +356,11 @@ _PHASES = ("connect", "read", "write", "pool")
 """What the library calls its timeouts."""
 
 _SHORTEST = 0.001
-"""Seconds; the library takes zero, which is over before it begins."""
+"""Seconds; httpx allows zero, which an engine does not."""
 
 
 class _AttemptTimeouts:
-    """Makes the timeouts of an attempt of those that the client has, where it has any."""
+    """Combines the timeouts of the library with those of the policy, for one attempt."""
 
     def __init__(self, own: Timeouts) -> None:
         self._own = own
@@ -387,7 +387,7 @@ def _given_or(own: float, given: float | None) -> float:
 
 
 def _headers(request: Any) -> dict[str, str]:
-    """The headers to carry: those that are given twice as one (RFC 9110, 5.3; RFC 6265, 5.4)."""
+    """Return the headers, with repeated ones joined (RFC 9110, 5.3; RFC 6265, 5.4)."""
     headers: dict[str, str] = {}
     for given, value in request.headers.multi_items():
         name = given.lower()

@@ -202,7 +202,7 @@ async def _follow_all(
 _FAILURE_TEXTS: Mapping[ConnectionFailure, str] = {
     "dns": "the name could not be resolved",
     "proxy": "the proxy did not connect",
-    "tls": "no TLS connection came about",
+    "tls": "no TLS connection was established",
     "refused": "the connection was refused",
     "unreachable": "the host could not be reached",
     "disconnected": "the connection was closed before the reply",
@@ -212,10 +212,10 @@ _FAILURE_TEXTS: Mapping[ConnectionFailure, str] = {
 
 _TIMEOUT_TEXTS: Mapping[TimeoutPhase, str] = {
     "pool": "no connection slot was free",
-    "connect": "no connection came about",
+    "connect": "no connection was established",
     "write": "the agent did not read the request",
     "first_byte": "no reply began",
-    "idle": "the reply did not go on",
+    "idle": "no more of the reply arrived",
 }
 
 

@@ -122,7 +122,7 @@ class GrpcBinding:
         call.progress.secrets.note(call.headers, call.query, without_grpc(url))
         if call.query:
             names = ", ".join(sorted(call.query))
-            raise _unsupported(call, f"gRPC has no query parameters, and it is to carry {names}")
+            raise _unsupported(call, f"gRPC cannot carry query parameters: {names}")
         extensions = requested_extensions(call) if call.extensions else ()
         try:
             encoded = CODECS[endpoint.version].encode(call.operation, addressed(call).params)

@@ -60,13 +60,13 @@ class HedgeLayer(BaseLayer):
 
     async def _hedged(self, call: Call[P, R], call_next: CallNext[P, R, T]) -> Reply[T]:
         progress = call.progress
-        tries = [asyncio.create_task(self._tried(call, call_next))]
+        tries = [asyncio.create_task(self._attempt(call, call_next))]
         twin: Call[P, R] | None = None
         try:
             if not await self._takes_long(call, tries[0]):
                 return await tries[0]
             twin = _twin(call)
-            tries.append(asyncio.create_task(self._tried(twin, call_next)))
+            tries.append(asyncio.create_task(self._attempt(twin, call_next)))
             reply = await _first_answer(*tries)
         finally:
             try:
@@ -76,7 +76,7 @@ class HedgeLayer(BaseLayer):
                     progress.join(twin.progress)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
-    async def _tried(self, call: Call[P, R], call_next: CallNext[P, R, T]) -> Reply[T]:
+    async def _attempt(self, call: Call[P, R], call_next: CallNext[P, R, T]) -> Reply[T]:
         """Make one of the attempts, and note its latency, which is a minimum if it lost."""
         attempts_before = len(call.progress.attempts)
         try:
@@ -101,7 +101,7 @@ class HedgeLayer(BaseLayer):
         if endpoint is None:
             return False
         hedging = endpoint.hedging(policy)
-        hedging.budget.read()
+        hedging.budget.record_read()
         delay = hedge_delay(policy, hedging.latencies(call.operation.name))
         left = call.deadline.remaining(asyncio.get_running_loop().time())
         if attempt.done() or delay is None or left < 2 * delay:

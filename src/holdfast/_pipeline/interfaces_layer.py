@@ -129,9 +129,9 @@ class InterfaceLayer(BaseLayer):
         card = self._resolver.fresh_card(call) or await self._fetched(call)
         choice = self._choice_for(call, card)
         if choice.others:
-            return await self._somewhere(call, choice, call_next)
+            return await self._call_with_fallback(call, choice, call_next)
         if choice.older is not None:
-            return await self._called(call, choice, call_next)
+            return await self._call_interface(call, choice, call_next)
         try:
             if choice.endpoint.has_two_file_forms:
                 call_next = self._converting(call)
@@ -182,7 +182,7 @@ class InterfaceLayer(BaseLayer):
         call.progress.card = None  # the card has arrived
         return card
 
-    async def _somewhere(
+    async def _call_with_fallback(
         self,
         call: Call[P, R],
         choice: _Choice,
@@ -204,12 +204,12 @@ class InterfaceLayer(BaseLayer):
         async def make(endpoint: Endpoint) -> Reply[T] | None:
             candidate, attempts_before = candidates[endpoint], len(progress.attempts)
             try:
-                return await self._called(call, candidate, call_next)
+                return await self._call_interface(call, candidate, call_next)
             except A2AError as error:
                 is_answer = (
                     len(progress.attempts) > attempts_before and not progress.lacks_credentials
                 )
-                if candidate is choice or not (is_answer and _is_of_no_use(call, error)):
+                if candidate is choice or not (is_answer and _can_try_next(call, error)):
                     raise
                 if is_not_an_agent(call.operation, error):
                     choice.others = [other for other in choice.others if other is not candidate]
@@ -217,7 +217,7 @@ class InterfaceLayer(BaseLayer):
 
         return await try_in_order(call, candidates, make)
 
-    async def _called(
+    async def _call_interface(
         self,
         call: Call[P, R],
         choice: _Choice,
@@ -418,7 +418,7 @@ def _check_credentials(call: Call[P, R], choice: _Choice) -> None:
         raise copy.copy(choice.refusal)
 
 
-def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
+def _can_try_next(call: AnyCall, error: A2AError) -> bool:
     """Return whether an error shows that the address is not an agent's, and nothing ran."""
     if error.transient or is_permanent_connect_failure(error):
         return False

@@ -95,7 +95,7 @@ class HedgeBudget:
         self._per_read = math.floor(policy.max_extra * _THOUSANDTHS)
         self._thousandths = 0
 
-    def read(self) -> None:
+    def record_read(self) -> None:
         """Record a read, which adds to the budget."""
         self._thousandths = min(
             _MAX_SAVED_HEDGES * _THOUSANDTHS, self._thousandths + self._per_read

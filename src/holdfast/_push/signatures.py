@@ -175,7 +175,7 @@ class SignatureCheck:
         try:
             keys = await self._keys.find(kid if isinstance(kid, str) else None)
         except KeysUnavailableError:
-            text = "the keys to verify the token cannot be had now"
+            text = "the keys to verify the token cannot be fetched now"
             raise Refused(Refusal.UNAVAILABLE, text) from None
         for key in keys:
             if key.get("alg", algorithm) != algorithm:

@@ -190,7 +190,7 @@ class StreamMachine:
         if subscription is not None and isinstance(event, Task):
             self.check_origin(event)
         if self.reply is not None:
-            self.reply.saw(event)
+            self.reply.record(event)
         if subscription is None:
             self.outbox.put_event(event)
             self.wait = None
@@ -273,7 +273,7 @@ class StreamMachine:
     def on_found(self, task: Task) -> None:
         """Take the task of the message, found by a search after no event had named it."""
         if self.reply is not None:
-            self.reply.saw(task)
+            self.reply.record(task)
         self.outbox.put_event(task)
         # Only the connection was lost; the agent continues with the task.
         state = State.DONE if self._is_final(task) else self._reconnect(None)
@@ -295,7 +295,7 @@ class StreamMachine:
     def close_reply(self) -> None:
         """Take the status that the task has, or will have, for the answer to the reply."""
         if self.reply is not None:
-            self.reply.is_over = True
+            self.reply.is_answered = True
 
     def on_expired(self) -> None:
         """Note that the agent had enough time to act on the reply: the status is its answer."""
@@ -313,7 +313,7 @@ class StreamMachine:
         """
         self.check_origin(task)
         if self.reply is not None:
-            self.reply.saw(task)
+            self.reply.record(task)
         if task.state.is_terminal:
             self.gap = self.gap or self.state is State.CHECKING
             state = self._end_with(task)

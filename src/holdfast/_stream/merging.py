@@ -102,11 +102,6 @@ class Subscription:
         self._has_news = False  # the connection brought an event since GetTask last did
 
     @property
-    def is_laid_over(self) -> bool:
-        """Whether the task was fetched, so that events can be merged."""
-        return self._overlap is not None
-
-    @property
     def compare_after(self) -> float | None:
         """Seconds from one request for the task to the next while it lacks events; else None."""
         overlap = self._overlap
@@ -149,7 +144,7 @@ class Subscription:
         fetched, self._fetched, self._has_store = self._fetched, task, True
         overlap = self._overlap
         if overlap is None:
-            return self._lay_over(task)
+            return self._start_merging(task)
         if state is State.CONFIRMING and self.rest is not None:
             return self._confirm(task, self.rest, overlap)
         before = self._outbox.count
@@ -171,7 +166,7 @@ class Subscription:
             return self._merge_without_store(state)
         overlap = self._overlap
         if overlap is None:
-            return self._lay_over(self._snapshot if self._outbox.status is None else None)
+            return self._start_merging(self._snapshot if self._outbox.status is None else None)
         if state is State.CONFIRMING:
             return self._doubt(overlap)
         self._compare_later(has_news=False)
@@ -179,7 +174,7 @@ class Subscription:
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
-    def _lay_over(self, base: Task | None) -> State:
+    def _start_merging(self, base: Task | None) -> State:
         """Merge what the connection brought so far with the task."""
         if base is not None:
             self._outbox.merge_older(base)
@@ -232,7 +227,7 @@ class Subscription:
                 status is None or is_newer(snapshot.status, status) is not False
             ):
                 outbox.replace_by(snapshot)
-            return self._lay_over(None)
+            return self._start_merging(None)
         for event in overlap.drop_store():
             outbox.put_event(event)
         if state is not State.CONFIRMING:

@@ -363,7 +363,7 @@ def _page_start(token: str | None) -> int:
         return 0
     start = token.removeprefix("from-")
     if not start.isdecimal():
-        raise Refusal(-32602, "the page token is none of this agent's")
+        raise Refusal(-32602, "unknown page token")
     return int(start)
 
 

@@ -38,7 +38,7 @@ def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> 
         return resilience
     check_kind("retry_config", config, RetryConfig)
     if resilience is not None:
-        message = "retry_config and resilience both say how to try again: pass one of them"
+        message = "retry_config and resilience both configure retries: pass only one of them"
         raise ValueError(message)
     predicate, on_retry = config.retry_predicate, config.on_retry
     budget = config.shared_budget()

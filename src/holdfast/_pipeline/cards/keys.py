@@ -143,7 +143,7 @@ class FetchedKeys:
             await fetches.run(self._fetch)
         keys = _matching(self._keys, kid)
         if self._failure is not None and not (keys and now - self._fetched_at < _MAX_LIFETIME_S):
-            text = f"the keys at {presentable(self._url)} cannot be had"
+            text = f"the keys at {presentable(self._url)} cannot be fetched"
             raise KeysUnavailableError(text) from self._failure
         return keys
 

@@ -198,7 +198,7 @@ def _number(number: float) -> float:
             # No integer is minus zero.
             return int(number) if number or math.copysign(1, number) > 0 else number
     elif not math.isfinite(number):
-        raise UnrepresentableError(f"{number} is no number of JSON")
+        raise UnrepresentableError(f"{number} is not a JSON number")
     return number
 
 
