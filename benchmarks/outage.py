@@ -36,7 +36,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast._policy.breaker import Breaker, Permit, Verdict
+from holdfast._policy.breaker import Breaker, CallResult, Permit
 from holdfast._policy.budget import RetryBudget
 from holdfast._policy.retry import Retry, decide
 from holdfast.errors import A2AError, A2AHTTPError, A2ATimeoutError, CircuitOpenError
@@ -328,7 +328,7 @@ class Simulation:
             again = Call(call.client, call.began, call.attempt + 1)
             self._at(self.now + decision.delay, self._attempt, again)
 
-    def _settle(self, breaker: Breaker, call: Call, verdict: Verdict | None) -> None:
+    def _settle(self, breaker: Breaker, call: Call, verdict: CallResult | None) -> None:
         if call.permit is not None:
             duration, draw = self.now - call.tried, self._random.random()
             breaker.settle(

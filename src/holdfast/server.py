@@ -20,9 +20,9 @@ from holdfast._server.errors import ProtocolErrors
 from holdfast._server.executors import Executor
 from holdfast._server.outcomes import (
     AuthRequired,
-    Ending,
     InputRequired,
     Rejected,
+    TurnOutcome,
     fail,
     reject,
     requires_auth,
@@ -37,7 +37,6 @@ __all__ = [
     "AuthRequired",
     "Authenticate",
     "CardModifier",
-    "Ending",
     "Executor",
     "InputRequired",
     "Middleware",
@@ -47,6 +46,7 @@ __all__ = [
     "Requester",
     "Running",
     "Serving",
+    "TurnOutcome",
     "fail",
     "reject",
     "requires_auth",

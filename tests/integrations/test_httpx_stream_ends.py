@@ -26,7 +26,7 @@ from holdfast import (
     TaskState,
 )
 from holdfast._integrations.recognition import recognize
-from holdfast._integrations.stream_end import Ending
+from holdfast._integrations.stream_end import StreamEndDetector
 from holdfast._stream.machine import StreamMachine
 from holdfast._stream.states import Action
 from holdfast._testing.parsed_request import ParsedRequest
@@ -530,7 +530,7 @@ def test_nothing_that_comes_breaks_it(binding, version, rpc_id, events):
     body = json.dumps(request.body).encode()
     recognized = recognize(request.verb, HOST + request.path, body)
     assume(recognized.is_known)  # no NaN for an id
-    ending = Ending(recognized, Limits())
+    ending = StreamEndDetector(recognized, Limits())
 
     for data, name in events:
         ending.passed(ServerSentEvent(data, name))

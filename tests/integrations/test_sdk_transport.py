@@ -1016,7 +1016,7 @@ async def test_the_time_of_a_retry_config_is_that_of_a_call():
     "make", [client_factory, lambda **given: transport_of(FakeAgent(), **given)]
 )
 def test_to_say_it_twice_is_an_error(make):
-    with pytest.raises(ValueError, match="pass one of them"):
+    with pytest.raises(ValueError, match="pass only one of them"):
         make(retry_config=RetryConfig(), resilience=Resilience())
 
 

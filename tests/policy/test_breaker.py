@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast._policy.breaker import Breaker, judge
+from holdfast._policy.breaker import Breaker, classify
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
@@ -318,7 +318,7 @@ def test_the_simple_one_counts_three_and_waits_thirty_seconds_each_time():
     ],
 )
 def test_what_the_end_of_a_call_shows_of_an_agent(error, shows):
-    assert judge(error) == shows
+    assert classify(error) == shows
 
 
 @pytest.mark.parametrize(

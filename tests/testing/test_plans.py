@@ -8,8 +8,8 @@ from holdfast import Artifact, Message, Part, Role, TaskState
 from holdfast._testing.timeline import TaskTimeline, timestamp
 from holdfast.testing import (
     Plan,
+    ReceivedMessage,
     Step,
-    Turn,
     asks,
     completes,
     crashes,
@@ -158,7 +158,7 @@ def test_a_crash_leaves_a_failed_task_without_a_reason():
 
 
 def test_echo_completes_with_the_text_of_the_message():
-    assert begun(echo(Turn(message=hello("say it")))).task(0).text == "say it"
+    assert begun(echo(ReceivedMessage(message=hello("say it")))).task(0).text == "say it"
 
 
 def test_a_message_instead_of_a_task_is_the_agents():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.kit.strategies import given, short_text
 
 from holdfast import protocol as op
-from holdfast._policy.breaker import judge
+from holdfast._policy.breaker import classify
 from holdfast._policy.limiter import asks_to_wait
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.grpc_metadata import reply_headers, request_metadata
@@ -303,7 +303,7 @@ def test_a_truncated_reply_is_a_connection_error_under_any_status(status, words)
     assert type(failure) is A2AConnectionError
     assert (failure.failure, failure.code) == ("disconnected", None)
     assert (failure.executed, failure.transient, failure.grpc_status) == (None, True, status)
-    assert judge(failure) == "failure"
+    assert classify(failure) == "failure"
     assert type(error(status, words, trailing=rich(rpc.BadRequest(), message=words))) is not type(
         failure
     )
@@ -378,11 +378,11 @@ def test_policies_apply_to_grpc_statuses():
     assert asks_to_wait(error("RESOURCE_EXHAUSTED", trailing=hint))
     assert asks_to_wait(error("UNAVAILABLE", trailing=hint))
     assert not asks_to_wait(error("ABORTED", trailing=hint))
-    assert judge(error("RESOURCE_EXHAUSTED")) is None
-    assert judge(error("UNAVAILABLE")) == "failure"
-    assert judge(error("UNAUTHENTICATED")) == "reachable"
-    assert judge(error("NOT_FOUND")) == "success"
-    assert judge(error("INTERNAL")) == "reachable"
+    assert classify(error("RESOURCE_EXHAUSTED")) is None
+    assert classify(error("UNAVAILABLE")) == "failure"
+    assert classify(error("UNAUTHENTICATED")) == "reachable"
+    assert classify(error("NOT_FOUND")) == "success"
+    assert classify(error("INTERNAL")) == "reachable"
 
 
 # ── Fuzz ─────────────────────────────────────────────────────────────────────────────────────

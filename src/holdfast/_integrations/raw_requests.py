@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast._aio.per_loop import PerLoop
 from holdfast._integrations.recognition import recognize
-from holdfast._integrations.stream_end import Ending
+from holdfast._integrations.stream_end import StreamEndDetector
 from holdfast._pipeline.admission import Admission
 from holdfast._pipeline.endpoints import KnownEndpoints
 from holdfast._pipeline.http_binding import MAX_IDLE
@@ -307,11 +307,11 @@ class _OpenBody:
         self._size = 0
         self._is_of_a2a = recognized.is_known
         self._events: EventStreamParser | None = None
-        self._ending: Ending | None = None
+        self._end_detector: StreamEndDetector | None = None
         if media_type(reply.headers) == EVENT_STREAM:
             self._events = EventStreamParser(limits)
             if recognized.is_known and recognized.operation.streaming:
-                self._ending = Ending(recognized, limits)
+                self._end_detector = StreamEndDetector(recognized, limits)
 
     def __aiter__(self) -> Self:
         return self
@@ -345,7 +345,7 @@ class _OpenBody:
         """Return why the end of the body is a cut; None if it is regular."""
         if self._is_of_a2a and self._events is not None and self._events.is_cut:
             return "in the middle of an event"
-        return None if self._ending is None else self._ending.missing
+        return None if self._end_detector is None else self._end_detector.missing
 
     def _check(self, chunk: bytes) -> None:
         """Check the size so far, and record the events.
@@ -355,8 +355,8 @@ class _OpenBody:
         """
         if self._events is not None:
             for event in self._events.feed(chunk):
-                if self._ending is not None:
-                    self._ending.passed(event)
+                if self._end_detector is not None:
+                    self._end_detector.passed(event)
             return
         self._size += len(chunk)
         if self._size > self._limits.body:

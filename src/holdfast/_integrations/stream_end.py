@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from holdfast._wire.sse import ServerSentEvent
     from holdfast.types import StreamResponse
 
-__all__ = ["Ending"]
+__all__ = ["StreamEndDetector"]
 
 _UNFINISHED_STATES = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
 """States at which a stream must not end. Servers of 0.3 do end one at `UNSPECIFIED`."""
 
 
-class Ending:
+class StreamEndDetector:
     """Decides from the events of a stream whether it may end.
 
     Args:

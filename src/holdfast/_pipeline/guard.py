@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
-from holdfast._policy.breaker import Verdict, judge
+from holdfast._policy.breaker import CallResult, classify
 from holdfast._policy.limiter import asks_to_wait
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
 
@@ -59,17 +59,17 @@ class GuardLayer(BaseLayer):
         breaker = self._breaker(call, endpoint)
         started = clock()
         permit = None if breaker is None else self._permit(call, breaker, now=started)
-        verdict: Verdict | None = None
+        result: CallResult | None = None
         cause = ""
         try:
             reply = await call_next(call)
-            verdict = "success"
+            result = "success"
         except A2AError as error:
-            verdict, cause = self._verdict_on(call, error, endpoint, started), error.message
+            result, cause = self._classify(call, error, endpoint, started), error.message
             raise
         except asyncio.CancelledError:
             if self._shows_agent_down(call, clock() - started):
-                verdict, cause = "failure", f"no reply began for {clock() - started:.3g} s"
+                result, cause = "failure", f"no reply began for {clock() - started:.3g} s"
             raise
         else:
             return reply
@@ -78,7 +78,7 @@ class GuardLayer(BaseLayer):
                 now = clock()
                 has_changed = breaker.settle(
                     permit,
-                    verdict,
+                    result,
                     duration=now - started,
                     now=now,
                     draw=self._env.random,
@@ -116,9 +116,9 @@ class GuardLayer(BaseLayer):
             self._observers.circuit_changed(call, breaker, now=now)
         return permit
 
-    def _verdict_on(
+    def _classify(
         self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float
-    ) -> Verdict | None:
+    ) -> CallResult | None:
         """Return what an error shows about the agent; note a Retry-After."""
         resilience = self._resilience
         if call.progress.lacks_credentials:
@@ -130,7 +130,7 @@ class GuardLayer(BaseLayer):
                 started=started,
                 draw=self._env.random(),
             )
-        return judge(error)
+        return classify(error)
 
     def _shows_agent_down(self, call: AnyCall, seconds: float) -> bool:
         """Return whether a call that was abandoned shows that the agent is down.

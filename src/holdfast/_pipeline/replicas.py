@@ -46,7 +46,7 @@ from holdfast._pipeline.transport import (
     Transport,
 )
 from holdfast._policy.attempts import joined_attempts
-from holdfast._policy.breaker import judge
+from holdfast._policy.breaker import classify
 from holdfast._wire.status import is_not_an_agent
 from holdfast.errors import (
     A2AError,
@@ -443,7 +443,7 @@ class _CountedStream(StreamWrapper[T]):
 
 def _shows_unavailable(call: AnyCall, error: A2AError) -> bool:
     """Return whether an error shows that a replica is unavailable."""
-    is_failure = judge(error) == "failure" or is_not_an_agent(call.operation, error)
+    is_failure = classify(error) == "failure" or is_not_an_agent(call.operation, error)
     return is_failure and not call.progress.lacks_credentials
 
 

@@ -40,16 +40,16 @@ __all__ = [
     "BreakerFailure",
     "BreakerPolicy",
     "BreakerState",
+    "CallResult",
     "ManualOverride",
     "Permit",
-    "Verdict",
-    "judge",
+    "classify",
 ]
 
 BreakerState = Literal["closed", "open", "half_open"]
 """State of a breaker: calls pass, calls are refused, or one probe passes."""
 
-Verdict = Literal["success", "reachable", "failure"]
+CallResult = Literal["success", "reachable", "failure"]
 """Health of the agent by the outcome of a call; ``"reachable"`` closes an open circuit, and is not
 counted while the circuit is closed."""
 
@@ -249,7 +249,7 @@ class Breaker:
     def settle(
         self,
         permit: Permit,
-        verdict: Verdict | None,
+        result: CallResult | None,
         *,
         duration: float,
         now: float,
@@ -260,7 +260,7 @@ class Breaker:
 
         Args:
             permit: The permit of the call.
-            verdict: Health of the agent by the outcome; None if it shows nothing, which only
+            result: Health of the agent by the outcome; None if it shows nothing, which only
                 returns the permit.
             duration: Duration of the call in seconds.
             now: Monotonic time in seconds.
@@ -272,16 +272,16 @@ class Breaker:
         """
         if permit.generation != self._permit.generation:
             return False  # permitted in an earlier state
-        if verdict == "success" and duration > self.policy.slow_after:
-            verdict, cause = "failure", f"the reply took {duration:.3g} s"
-        if verdict == "failure":
+        if result == "success" and duration > self.policy.slow_after:
+            result, cause = "failure", f"the reply took {duration:.3g} s"
+        if result == "failure":
             self.last_failure = BreakerFailure(at=now, cause=cause)
         if permit.is_probe:
-            self._settle_probe(permit, verdict, now, draw)
-        elif verdict == "success":
+            self._settle_probe(permit, result, now, draw)
+        elif result == "success":
             self._failures = 0
             self._window.add(now, failed=False)
-        elif verdict == "failure":
+        elif result == "failure":
             self._failures += 1
             self._window.add(now, failed=True)
             if self._should_open():
@@ -291,12 +291,12 @@ class Breaker:
         return permit.generation != self._permit.generation
 
     def _settle_probe(
-        self, probe: Permit, verdict: Verdict | None, now: float, draw: Callable[[], float]
+        self, probe: Permit, result: CallResult | None, now: float, draw: Callable[[], float]
     ) -> None:
-        if verdict == "failure":
+        if result == "failure":
             self._failures += 1
             self._open(self._failed_probes + 1, now, draw)
-        elif verdict is not None:
+        elif result is not None:
             self._enter("closed")
             self._closed_at = now
         elif probe is self._probe:
@@ -389,7 +389,7 @@ class _Window:
         return self._calls - calls, self._failed - failed
 
 
-def judge(error: A2AError) -> Verdict | None:
+def classify(error: A2AError) -> CallResult | None:
     """Return the agent's health by a failed call; None if it was refused here or rate-limited."""
     is_refusal = isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError)
     if is_refusal or asks_to_wait(error):

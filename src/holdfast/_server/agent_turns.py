@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._server.outcomes import AuthRequired, Ending, InputRequired, Rejected, agent_message
+from holdfast._server.outcomes import (
+    AuthRequired,
+    InputRequired,
+    Rejected,
+    TurnOutcome,
+    agent_message,
+)
 from holdfast.client import Content, to_message
 from holdfast.types import (
     Artifact,
@@ -247,8 +253,8 @@ class AgentTurn:
         """End the task as CANCELED."""
         await self._emit_status(TaskState.CANCELED)
 
-    async def end(self, ending: Ending) -> None:
-        """End the turn in the state of an `Ending`."""
+    async def end(self, ending: TurnOutcome) -> None:
+        """End the turn in the state of an `TurnOutcome`."""
         await self._emit_status(ending.state, ending.content, ends_turn=True)
 
     async def reply(self, content: Content) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast._server.outcomes import Ending
+from holdfast._server.outcomes import TurnOutcome
 from holdfast._server.threads import in_thread
 from holdfast.errors import A2AError
 from holdfast.types import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -119,7 +119,7 @@ async def _emit(turn: AgentTurn, piece: object) -> None:
             await turn.working(piece)
         case TaskStatusUpdateEvent() | TaskArtifactUpdateEvent():
             await turn.emit(piece)
-        case Ending() | A2AError():
+        case TurnOutcome() | A2AError():
             raise piece
         case Mapping():
             await turn.write(Part(data=dict(cast("Mapping[str, Any]", piece))))
@@ -129,7 +129,7 @@ async def _emit(turn: AgentTurn, piece: object) -> None:
 
 async def _finish(turn: AgentTurn, result: object) -> None:
     """Emit what a function returned, and end the turn."""
-    if isinstance(result, Ending | A2AError):  # `fail` returns an A2AError
+    if isinstance(result, TurnOutcome | A2AError):  # `fail` returns an A2AError
         raise result
     if turn.is_over:
         return

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuthRequired",
-    "Ending",
     "InputRequired",
     "Rejected",
+    "TurnOutcome",
     "agent_message",
     "fail",
     "reject",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Ending(Exception):  # noqa: N818  an end is not an error
+class TurnOutcome(Exception):  # noqa: N818  an end is not an error
     """The end of a turn, which leaves the task in a state; raised or returned.
 
     Attributes:
@@ -50,19 +50,19 @@ class Ending(Exception):  # noqa: N818  an end is not an error
         self.content = content
 
 
-class InputRequired(Ending):
+class InputRequired(TurnOutcome):
     """The task waits for another message: INPUT_REQUIRED."""
 
     state = TaskState.INPUT_REQUIRED
 
 
-class AuthRequired(Ending):
+class AuthRequired(TurnOutcome):
     """The task waits for an authorization: AUTH_REQUIRED (A2A 7.6)."""
 
     state = TaskState.AUTH_REQUIRED
 
 
-class Rejected(Ending):
+class Rejected(TurnOutcome):
     """The agent refuses the task: REJECTED."""
 
     state = TaskState.REJECTED

@@ -17,7 +17,7 @@ from a2a.types import a2a_pb2
 from holdfast._aio.cancel_scope import CancelScope, pending_cancellations
 from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.answers import error_of_failure
-from holdfast._server.outcomes import Ending
+from holdfast._server.outcomes import TurnOutcome
 from holdfast._server.safe_handler import sdk_error
 from holdfast.errors import A2AError, InternalError
 from holdfast.integrations.a2a_sdk import to_proto, to_value
@@ -186,7 +186,7 @@ class TurnRegistry(AgentExecutor):
             if scope.expired:
                 logger.warning("task %s of %s took too long", turn.task_id, self._agent)
                 await self._fail(turn, InternalError("the agent took too long", transient=True))
-        except Ending as ending:
+        except TurnOutcome as ending:
             if not turn.is_over:
                 await turn.end(ending)
         except Exception as failure:  # noqa: BLE001  it is logged; the client gets no detail

@@ -115,8 +115,8 @@ class FakeAgent:
     loop's clock. It may be used from one event loop at a time.
 
     Args:
-        behaviour: The outcome of each message: a function that takes a `Turn`, or a fixed `Plan`,
-            `Message` or text; by default it echoes.
+        behaviour: The outcome of each message: a function that takes a `ReceivedMessage`, or a
+            fixed `Plan`, `Message` or text; by default it echoes.
         url: Its origin in process; on a socket the real address is used.
         bindings: The bindings that its card offers, in order; it speaks JSONRPC and HTTP+JSON.
         versions: Protocol versions that it speaks, ``"1.0"`` and ``"0.3"``; its card is one of

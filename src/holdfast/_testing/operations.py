@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import protocol as op
 from holdfast._testing.parsed_request import Refusal
-from holdfast._testing.plans import Behaviour, Plan, Step, Turn, completes
+from holdfast._testing.plans import Behaviour, Plan, ReceivedMessage, Step, completes
 from holdfast._testing.streaming import Events, Streaming
 from holdfast._testing.timeline import EPOCH, Store, TaskTimeline
 from holdfast.types import (
@@ -187,7 +187,7 @@ class Operations:
         if timeline is None:
             message = self._with_accepted_context(message)
         task = None if timeline is None else timeline.task(now)
-        outcome = self._behaviour(Turn(message=message, task=task))
+        outcome = self._behaviour(ReceivedMessage(message=message, task=task))
         created_ids = self.executions.setdefault(message.message_id, [])
         if isinstance(outcome, Message):
             reply = msgspec.structs.replace(

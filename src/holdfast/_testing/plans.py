@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Behaviour",
     "Plan",
+    "ReceivedMessage",
     "Step",
-    "Turn",
     "asks",
     "completes",
     "crashes",
@@ -87,7 +87,7 @@ class Plan(msgspec.Struct, frozen=True):
     crash: str | None = None
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that reached the agent.
 
     Attributes:
@@ -99,7 +99,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     task: Task | None = None
 
 
-Behaviour = Callable[[Turn], Plan | Message | str]
+Behaviour = Callable[[ReceivedMessage], Plan | Message | str]
 """Returns the outcome of a message; plain text is a task that completes with that text."""
 
 
@@ -219,7 +219,7 @@ def replies(text: str) -> Message:
     return Message(role=Role.AGENT, parts=(Part(text=text),))
 
 
-def echo(turn: Turn) -> Plan:
+def echo(turn: ReceivedMessage) -> Plan:
     """Plan a task that completes with the text of the message; the default of a fake agent."""
     return completes(turn.message.text)
 

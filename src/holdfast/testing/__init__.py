@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from holdfast._testing.plans import (
         Behaviour,
         Plan,
+        ReceivedMessage,
         Step,
-        Turn,
         asks,
         completes,
         crashes,
@@ -101,13 +101,13 @@ __all__ = [
     "Plan",
     "RealIOError",
     "Received",
+    "ReceivedMessage",
     "Refuse",
     "Reset",
     "Respond",
     "Stall",
     "Step",
     "Streaming",
-    "Turn",
     "V03FileEncoding",
     "VirtualTimeLoop",
     "asks",
@@ -148,8 +148,8 @@ __getattr__, __dir__ = publish(
         "_testing.operations": "ContextHandling",
         "_testing.parsed_request_v03": "V03FileEncoding",
         "_testing.plans": (
-            "Behaviour Plan Step Turn asks completes crashes echo fails needs_auth rejects "
-            "replies streams works_forever"
+            "Behaviour Plan ReceivedMessage Step asks completes crashes echo fails needs_auth "
+            "rejects replies streams works_forever"
         ),
         "_testing.proxy": "FaultProxy",
         "_testing.server": "LoopbackServer pick_free_port",

@@ -124,7 +124,7 @@ def _find(candidates: Iterator[Path], problems: list[str]) -> Path | None:
         if not stat.S_ISREG(target.st_mode):
             problems.append(f"{path} is not read: {_NO_FILE}")
             return None
-        if _is_foreign(link) or _is_foreign(target):
+        if _belongs_to_another_user(link) or _belongs_to_another_user(target):
             problems.append(
                 f"{path} is not read, because it belongs to another user; if you trust it, name "
                 "it with --config"
@@ -134,7 +134,7 @@ def _find(candidates: Iterator[Path], problems: list[str]) -> Path | None:
     return None
 
 
-def _is_foreign(status: os.stat_result) -> bool:
+def _belongs_to_another_user(status: os.stat_result) -> bool:
     return os.name == "posix" and status.st_uid not in {0, os.geteuid()}
 
 
@@ -152,7 +152,7 @@ def _read(
     stated: dict[str, FileSetting] = {}
     similar: dict[str, Source] = {}
     wrong: list[str] = []
-    foreign_lines: list[int] = []  # broken lines that may be for other programs
+    unparsed_lines: list[int] = []  # broken lines that may be for other programs
     for binding in parse_stream(StringIO(text)):
         key, original = binding.key or "", binding.original.string
         blank = original[: len(original) - len(original.lstrip())]
@@ -160,7 +160,7 @@ def _read(
         source = Source(rank, "file", path, line, is_trusted=not obstacle)
         match = re.match(_SETTING_LINE, original)
         if match is None:
-            foreign_lines += [line] if binding.error else []
+            unparsed_lines += [line] if binding.error else []
         elif binding.error and match["equals"]:
             wrong.append(f"{path}, line {line} {_UNBALANCED}")
         elif binding.value is None or not looks_like_setting(key):
@@ -173,8 +173,8 @@ def _read(
     problems += wrong[:_MAX_PROBLEMS]
     if len(wrong) > _MAX_PROBLEMS:
         problems.append(f"{path} has {len(wrong) - _MAX_PROBLEMS} more such lines")
-    if foreign_lines:
-        problems.append(f"{path}, {_lines(foreign_lines)} not NAME=value")
+    if unparsed_lines:
+        problems.append(f"{path}, {_lines(unparsed_lines)} not NAME=value")
     return ConfigurationFile(path, stated, similar, obstacle)
 
 

@@ -37,8 +37,8 @@ def secrets_in_params(params: Mapping[str, str]) -> list[str]:
     from holdfast._wire.redaction import secrets_in
     from holdfast._wire.security import PROTOCOL_HEADERS
 
-    foreign = {name: value for name, value in params.items() if name not in PROTOCOL_HEADERS}
-    return [*foreign.values(), *secrets_in(foreign)]
+    custom = {name: value for name, value in params.items() if name not in PROTOCOL_HEADERS}
+    return [*custom.values(), *secrets_in(custom)]
 
 
 def masked_reference(text: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Paper", "paper", "render_diagnosis"]
 
 _COLUMNS = 80
-_LEAST, _MOST = 40, 100
+_MIN_COLUMNS, _MAX_COLUMNS = 40, 100
 
 _TITLES: Mapping[str, str] = {
     "card": "Card",
@@ -128,7 +128,7 @@ def paper() -> Paper:
     """Return the properties of standard output."""
     if sys.stdout is None or not sys.stdout.isatty():
         return Paper()
-    columns = min(max(shutil.get_terminal_size().columns, _LEAST), _MOST)
+    columns = min(max(shutil.get_terminal_size().columns, _MIN_COLUMNS), _MAX_COLUMNS)
     is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     return Paper(columns, has_colours=not is_plain)
 
