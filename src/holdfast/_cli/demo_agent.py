@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from holdfast._server.host_check import HostRules
     from holdfast._testing.exchange import Exchange
     from holdfast._wire.http import HttpRequest
-    from holdfast.testing import Fault, Turn
+    from holdfast.testing import Fault, ReceivedMessage
     from holdfast.types import AgentCard, Message
 
 __all__ = [
@@ -164,22 +164,22 @@ class DemoCommand(NamedTuple):
 
     rest: str
     does: str
-    behaves: Callable[[str, Turn], Plan | Message]
+    behaves: Callable[[str, ReceivedMessage], Plan | Message]
 
 
-def _echo(text: str, turn: Turn) -> Plan:
+def _echo(text: str, turn: ReceivedMessage) -> Plan:
     """Return the text, and every file and object of the message."""
     other_parts = tuple(part for part in turn.message.parts if part.text is None)
     parts = (*((Part(text=text),) if text else ()), *other_parts)
     return completes(Artifact(artifact_id="artifact-1", parts=parts or (Part(text="nothing?"),)))
 
 
-def _stream(text: str, _turn: Turn) -> Plan:
+def _stream(text: str, _turn: ReceivedMessage) -> Plan:
     words = text.split() or ["one", "word", "after", "the", "other"]
     return streams(*(f"{word} " for word in words), every=_WORD_INTERVAL_S)
 
 
-def _slow(text: str, _turn: Turn) -> Plan:
+def _slow(text: str, _turn: ReceivedMessage) -> Plan:
     first, _, rest = text.partition(" ")
     try:
         seconds = float(first)
@@ -196,18 +196,18 @@ def _slow(text: str, _turn: Turn) -> Plan:
     return Plan((Step(state=TaskState.SUBMITTED), *quarters, last))
 
 
-def _auth(text: str, _turn: Turn) -> Plan:
+def _auth(text: str, _turn: ReceivedMessage) -> Plan:
     prompt = text or f"Authorize me elsewhere; in {_AUTHORIZED_AFTER_S:g} s you will have done so."
     return needs_auth(prompt, cleared_after=_AUTHORIZED_AFTER_S)
 
 
-def _file(text: str, _turn: Turn) -> Plan:
+def _file(text: str, _turn: ReceivedMessage) -> Plan:
     name = text or "hello.txt"
     part = Part(raw=f"This is {name}.\n".encode(), filename=name, media_type="text/plain")
     return completes(part)
 
 
-def _data(text: str, _turn: Turn) -> Plan:
+def _data(text: str, _turn: ReceivedMessage) -> Plan:
     try:
         value = json.loads(text) if text else {"answer": 42}
     except (ValueError, RecursionError):
@@ -215,20 +215,20 @@ def _data(text: str, _turn: Turn) -> Plan:
     return completes(Part(data=value))
 
 
-def _help(_text: str, _turn: Turn) -> Plan:
+def _help(_text: str, _turn: ReceivedMessage) -> Plan:
     return completes(help_text())
 
 
-def _forever(_text: str, _turn: Turn) -> Plan:
+def _forever(_text: str, _turn: ReceivedMessage) -> Plan:
     return works_forever()
 
 
 def _says(
     make: Callable[[str], Plan | Message], otherwise: str
-) -> Callable[[str, Turn], Plan | Message]:
+) -> Callable[[str, ReceivedMessage], Plan | Message]:
     """Return the behaviour of a word with the text after it, or else some other text."""
 
-    def behaves(text: str, _turn: Turn) -> Plan | Message:
+    def behaves(text: str, _turn: ReceivedMessage) -> Plan | Message:
         return make(text or otherwise)
 
     return behaves
@@ -257,7 +257,7 @@ WORDS: Mapping[str, DemoCommand] = {
 }
 
 
-def behaviour(turn: Turn) -> Plan | Message:
+def behaviour(turn: ReceivedMessage) -> Plan | Message:
     """Behave as the first word of a message demands."""
     text = turn.message.text.strip()
     if turn.task is not None:  # the answer to a question of the task
