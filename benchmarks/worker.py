@@ -171,8 +171,8 @@ def paced_job(client: ReadingClient) -> Job:
             events, before = 0, time.process_time()
             await asyncio.sleep(seconds)
             async with asyncio.timeout(_LONGEST_OPENING):
-                # Of a single stream, none may come in so short a time. An event object, set by each
-                # of them, would count towards what is measured.
+                # A single stream may bring none in so short a time. An `asyncio.Event`, set by
+                # each of them, would count towards what is measured.
                 while not events:  # noqa: ASYNC110
                     await asyncio.sleep(seconds)
             counted, cpu = events, time.process_time() - before
