@@ -22,7 +22,7 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._policy.limiter import asks_to_wait
+from holdfast._policy.retry_after import asks_to_wait
 from holdfast.auth import Credentials
 from holdfast.extend import Endpoints, Interceptor
 from holdfast.observe import AttemptFailed

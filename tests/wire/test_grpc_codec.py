@@ -13,7 +13,7 @@ from tests.kit.strategies import given, short_text
 
 from holdfast import protocol as op
 from holdfast._policy.breaker import classify
-from holdfast._policy.limiter import asks_to_wait
+from holdfast._policy.retry_after import asks_to_wait
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.grpc_metadata import reply_headers, request_metadata
 from holdfast._wire.grpc_status import GRPC_STATUSES, RpcStatus, error_from_status

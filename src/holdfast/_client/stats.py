@@ -112,7 +112,7 @@ def _endpoint_stats(
     retry_after: float | None = 0.0 if breaker is None else breaker.retry_after(now=now)
     if override.state is not None:
         state, retry_after = override.state, None if override.state == "open" else 0.0
-    gates = endpoint.gates()
+    gates = endpoint.retry_after_gates()
     return EndpointStats(
         url=endpoint.agent,
         binding=endpoint.interface.protocol_binding,

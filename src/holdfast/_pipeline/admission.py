@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._aio.per_loop import PerLoop
-    from holdfast._policy.limiter import ConcurrencyPolicy
+    from holdfast._policy.concurrency import ConcurrencyPolicy
 
 __all__ = ["Admission", "AdmissionLayer", "AdmissionQueue"]
 

@@ -63,7 +63,7 @@ class Endpoint:
         version_checks: Number of attempts to determine it.
         answered: Number of successful calls.
         attempts: Number of attempts, of all calls.
-        has_gates: Whether it has ever sent Retry-After.
+        has_sent_retry_after: Whether it has ever sent Retry-After.
         last_used: Time of the latest call, on the event loop's clock.
     """
 
@@ -80,7 +80,7 @@ class Endpoint:
         "clock_skew",
         "file_form_lock",
         "files_are_base64",
-        "has_gates",
+        "has_sent_retry_after",
         "has_two_file_forms",
         "interface",
         "last_used",
@@ -115,7 +115,7 @@ class Endpoint:
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._hedgings = PerLoop[dict[HedgePolicy, Hedging]](dict)
-        self.has_gates = False
+        self.has_sent_retry_after = False
         self._gates = PerLoop[dict[_CallKind, RetryAfterGate]](dict)
         self._spoken_forms: dict[str, AnyOperation] = {}
 
@@ -190,16 +190,16 @@ class Endpoint:
         budget = self._budgets.get(policy)
         return float(policy.tokens) if budget is None else budget.tokens
 
-    def gates(self) -> list[RetryAfterGate]:
+    def retry_after_gates(self) -> list[RetryAfterGate]:
         """Return the Retry-After gates of the running event loop."""
         return [*(self._gates.known_here() or {}).values()]
 
-    def gate(self, operation: AnyOperation) -> RetryAfterGate | None:
+    def retry_after_gate(self, operation: AnyOperation) -> RetryAfterGate | None:
         """Return the gate for an operation; None if such calls never received Retry-After.
 
         A cancel never waits: it reduces the agent's load.
         """
-        if not self.has_gates or operation.name == CANCEL_TASK.name:
+        if not self.has_sent_retry_after or operation.name == CANCEL_TASK.name:
             return None
         return self._gates.here().get(_kind_of(operation))
 
@@ -214,7 +214,7 @@ class Endpoint:
             started: When the refused call started, on the event loop's clock.
             draw: A random number from 0 up to 1.
         """
-        self.has_gates = True
+        self.has_sent_retry_after = True
         gate = self._gates.here().setdefault(_kind_of(operation), RetryAfterGate())
         gate.on_retry_after(seconds, started=started, draw=draw)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._policy.limiter import asks_to_wait
 from holdfast._policy.retry import is_permanent_connect_failure
+from holdfast._policy.retry_after import asks_to_wait
 from holdfast._wire.status import is_not_an_agent
 from holdfast.errors import A2AError
 

@@ -1,7 +1,8 @@
 """The layer of circuit breakers and rate limiting: it keeps calls from an agent that is down.
 
-Rules: a call to an agent that has sent Retry-After waits in a queue, until its deadline at the
-latest; a call that is refused fails at once, with nothing sent.
+Rules: an open circuit refuses a call; then the call waits for the end of a Retry-After in a queue,
+until its deadline at the latest; then the breaker gives it a permit. A call that is refused fails
+at once, with nothing sent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
 from holdfast._policy.breaker import CallResult, classify
-from holdfast._policy.limiter import asks_to_wait
+from holdfast._policy.retry_after import asks_to_wait
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class GuardLayer(BaseLayer):
             return await call_next(call)
         clock = (call.progress.call_group.loop or asyncio.get_running_loop()).time
         policy = self._resilience.retry_after
-        if endpoint.has_gates and policy is not None:
+        if endpoint.has_sent_retry_after and policy is not None:
             # Before the permit: a half-open probe would keep it while it waits.
             await _take_turn(endpoint, call, self._breaker(call, endpoint), queue=policy.queue)
         breaker = self._breaker(call, endpoint)
@@ -156,7 +157,7 @@ async def _take_turn(
         QueueFullError: Too many calls wait.
         RateLimitedError: The agent's Retry-After ends after the call's deadline.
     """
-    gate = endpoint.gate(call.operation)
+    gate = endpoint.retry_after_gate(call.operation)
     if gate is None or gate.is_open:
         return
     now = asyncio.get_running_loop().time()

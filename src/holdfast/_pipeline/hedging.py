@@ -107,7 +107,7 @@ class HedgeLayer(BaseLayer):
         if attempt.done() or delay is None or left < 2 * delay:
             return False
         await asyncio.wait({attempt}, timeout=delay - policy.min_delay)
-        gate = endpoint.gate(call.operation)
+        gate = endpoint.retry_after_gate(call.operation)
         is_welcome = gate is None or gate.is_open  # no Retry-After is running
         return not attempt.done() and is_welcome and hedging.budget.take()
 

@@ -145,7 +145,8 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
 class Reconnected(Observation, frozen=True, kw_only=True):
     """A stream that was cut has resubscribed; `number` counts its resubscriptions from 1.
 
-    `error` is the error that broke its latest connection; None if connections only ended.
+    `error` is the error that broke a connection of the stream last; None if its connections ended
+    without an error, or were cut off because they brought fewer events than the task has.
     """
 
     task_id: str

@@ -2,7 +2,8 @@
 
 Each layer is around those below it in a list. A layer above `RetryLayer` sees a call once, a layer
 below it sees each attempt, and a layer below the choice of an endpoint sees the endpoint of the
-call. Layers that a client does not need are omitted.
+call. Layers that a client does not need are omitted. `GuardLayer` is one layer for two policies,
+the circuit breaker and rate limiting: its module states their order.
 """
 
 from __future__ import annotations

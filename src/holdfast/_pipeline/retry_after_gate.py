@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast._aio.semaphore import WaitingQueue
-from holdfast._policy.pace import SlowStart
+from holdfast._policy.retry_after import SlowStart
 
 __all__ = ["RetryAfterGate"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._pipeline.retry_engine import FailedAttempt, RetryEngine
 from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
-from holdfast._policy.limiter import asks_to_wait
 from holdfast._policy.retry import RetryState
+from holdfast._policy.retry_after import asks_to_wait
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RetryLayer(BaseLayer):
         self.budget = resilience.budget
         self.observers = observers
         self.engine = RetryEngine(resilience.retry, env)
-        self._has_gates = resilience.retry_after is not None
+        self._limits_rate = resilience.retry_after is not None
 
     async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         progress = call.progress
@@ -82,10 +82,12 @@ class RetryLayer(BaseLayer):
     def _gate(self, call: AnyCall, error: A2AError) -> RetryAfterGate | None:
         """Return the queue of the endpoint's calls, if the next attempt waits in it."""
         endpoint = call.progress.endpoint
-        if not self._has_gates or endpoint is None or not asks_to_wait(error):
+        if not self._limits_rate or endpoint is None or not asks_to_wait(error):
             return None
         # A Retry-After of an authorization server does not delay calls to the agent.
-        return None if call.progress.lacks_credentials else endpoint.gate(call.operation)
+        return (
+            None if call.progress.lacks_credentials else endpoint.retry_after_gate(call.operation)
+        )
 
 
 class _ClientCall:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from holdfast._model.settings import check_count, check_numbers
-from holdfast._policy.limiter import asks_to_wait
+from holdfast._policy.retry_after import asks_to_wait
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,

@@ -9,11 +9,12 @@ import msgspec
 from holdfast._model.settings import check_count, check_kind, check_kinds
 from holdfast._policy.breaker import BreakerPolicy
 from holdfast._policy.budget import BudgetPolicy
+from holdfast._policy.concurrency import ConcurrencyPolicy
 from holdfast._policy.hedge import HedgePolicy
-from holdfast._policy.limiter import ConcurrencyPolicy, RetryAfterPolicy
 from holdfast._policy.reconcile import ReconcilePolicy
 from holdfast._policy.reconnect import ReconnectPolicy
 from holdfast._policy.retry import RetryPolicy
+from holdfast._policy.retry_after import RetryAfterPolicy
 from holdfast._wire.http import Timeouts
 from holdfast._wire.status import REFUSALS
 

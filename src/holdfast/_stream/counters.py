@@ -28,31 +28,31 @@ class StreamCounters(msgspec.Struct):
     Attributes:
         tries: Consecutive reconnects, and requests for the task, without a new event; more than
             `ReconnectPolicy.max_reconnects` of them end reconnecting, or the stream.
-        tried_at: Count of events at the last of them: more events by now reset `tries`.
+        tried_at_count: Count of events at the last of them: more events by now reset `tries`.
         failure: The most informative error of these tries.
         eventless: Consecutive subscriptions without an event beside the task as it
             is; `MAX_EVENTLESS` of them end reconnecting.
-        behind_at: Count of events when the task first showed more than the first connection had
-            brought. If it is the same at the next request, the connection is cut off.
-        cut_at: Count of events when a connection broke: with more events at the end, the error of
-            the connection is not the cause of the end.
+        behind_at_count: Count of events when the task first showed more than the first connection
+            had brought. If it is the same at the next request, the connection is cut off.
+        cut_at_count: Count of events when a connection broke: with more events at the end, the
+            error of the connection is not the cause of the end.
     """
 
     tries: int = 0
-    tried_at: int = 0
+    tried_at_count: int = 0
     failure: A2AError | None = None
     eventless: int = 0
-    behind_at: int | None = None
-    cut_at: int = 0
+    behind_at_count: int | None = None
+    cut_at_count: int = 0
 
     def note_try(self, count: int, error: A2AError | None) -> None:
         """Count another try, with the count of events and the error that made it necessary."""
-        if self.tried_at < count:
+        if self.tried_at_count < count:
             self.tries, self.failure = 0, None
         self.failure = None if error is None else more_informative(error, self.failure)
-        self.tries, self.tried_at = self.tries + 1, count
+        self.tries, self.tried_at_count = self.tries + 1, count
 
-    def note_subscription(self, subscription: Subscription, error: A2AError | None) -> None:
+    def note_subscription_end(self, subscription: Subscription, error: A2AError | None) -> None:
         """Count the end of a subscription, with the error that ended it, if one did.
 
         One that was only silent until its timeout proves nothing about the agent.

@@ -16,8 +16,10 @@ Rules (A2A 3.1.2, 3.1.6, 7):
   fetched. So it is if the agent itself fails at the first subscription: some agents fail if there
   is no such task.
 - Comments prove that a connection is alive, but not that it brings events. So the task is fetched
-  after a time without an event, which doubles up to five minutes. A connection that brings nothing
-  between two such requests is cut off if the first one showed events that it had not brought.
+  after 30 s without an event, then after 60 s, and so on up to five minutes. The first connection
+  is cut off if two such requests in a row show events that it has not brought: 90 s after its last
+  event at the earliest, or sooner while the task is known to change. A later connection is not cut
+  off: what the request shows is merged.
 - The task is polled if subscriptions repeatedly lead to nothing, and if a subscription is not safe
   because it may change the stored task. An agent that stores no task has none to change.
 - Reconnects without a new event are counted; a new event resets the count.
@@ -58,8 +60,8 @@ if TYPE_CHECKING:
 __all__ = ["StreamMachine"]
 
 _SILENCE_S = 30.0
-"""Seconds without an event after which the task is fetched beside the first connection, unless it
-may have changed meanwhile. Doubles each time."""
+"""Seconds without an event after which the task is first fetched beside the first connection;
+`STALE_SILENCE_S` if the task may have changed meanwhile. Doubles each time."""
 
 
 class StreamMachine:
@@ -318,7 +320,7 @@ class StreamMachine:
             self.gap = self.gap or self.state is State.CHECKING
             state = self._end_with(task)
         elif self.state is State.CHECKING:
-            state = self._check(task)
+            state = self._cut_off_if_behind(task)
         elif self._subscription is not None and self.state in _MERGING_STATES:
             state = self._subscription.on_task(task, self.state)
             state = self._after_merging(self._subscription, state)
@@ -394,7 +396,7 @@ class StreamMachine:
 
     def _check_cause(self) -> None:
         """Drop the cause of the end if the agent has continued after it."""
-        if self.outbox.count > self._counters.cut_at:
+        if self.outbox.count > self._counters.cut_at_count:
             self.cause = None
 
     def _after_merging(self, subscription: Subscription, state: State) -> State:
@@ -411,7 +413,7 @@ class StreamMachine:
         """Subscribe again after a cut, or do what is possible instead."""
         counters = self._counters
         self.error = error or self.error
-        self.cause, counters.cut_at = error or self.cause, self.outbox.count
+        self.cause, counters.cut_at_count = error or self.cause, self.outbox.count
         if isinstance(error, A2AConnectionError) and error.failure == "closed":
             raise error
         if self.outbox.task_id is None:
@@ -425,7 +427,7 @@ class StreamMachine:
         if self.outbox.state is TaskState.INPUT_REQUIRED:
             return State.RESTING
         if (subscription := self._subscription) is not None:
-            counters.note_subscription(subscription, error)
+            counters.note_subscription_end(subscription, error)
         if counters.eventless >= MAX_EVENTLESS and self.may_repeat:
             return self._poll(error)
         return self._try_again(State.SUBSCRIBING, error)
@@ -441,13 +443,13 @@ class StreamMachine:
             return self._try_again(State.SUBSCRIBING, self._refusal)
         return self._poll()
 
-    def _check(self, task: Task) -> State:
-        """Cut a connection off that had time to bring what the task shows, and did not."""
+    def _cut_off_if_behind(self, task: Task) -> State:
+        """Cut the first connection off at the second request that shows more than it brought."""
         counters = self._counters
         if self.outbox.lacks(task):
-            if counters.behind_at == self.outbox.count:
+            if counters.behind_at_count == self.outbox.count:
                 return self._reconnect(None)
-            counters.behind_at = self.outbox.count
+            counters.behind_at_count = self.outbox.count
         return State.FOLLOWING
 
     def _poll(self, error: A2AError | None = None) -> State:

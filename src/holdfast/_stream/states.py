@@ -7,7 +7,8 @@ machine has to wait before (`Wait`).
 First connection, whose events are all new::
 
     FOLLOWING --look due--> CHECKING --the task, or an event--> FOLLOWING
-        |
+        |                       |
+        |<--still behind the task
         | cut, or end of the connection
         v
     SUBSCRIBING --subscribed--> JOINED            SEARCHING: no event has named the task

@@ -1,4 +1,4 @@
-"""Slow start of calls at an endpoint that has asked for a lower rate with Retry-After.
+"""Rate limiting by the agent: the policy, its recognition, and the slow start after it.
 
 It is not enough that one caller waits while hundreds continue: a Retry-After hint delays all calls
 to the endpoint, and afterwards they do not all start at once. Rules:
@@ -20,8 +20,20 @@ TCP does the same: slow start, and slower growth after the first loss (RFC 5681)
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-__all__ = ["SlowStart"]
+import msgspec
+
+from holdfast._model.article_errors import ArticleErrorCode
+from holdfast._model.settings import check_count
+
+if TYPE_CHECKING:
+    from holdfast.errors import A2AError
+
+__all__ = ["RetryAfterPolicy", "SlowStart", "asks_to_wait"]
+
+_BUSY: frozenset[int | str | None] = frozenset({429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""HTTP and gRPC statuses of rate limiting."""
 
 _INITIAL_RATE_PER_S = 1.0
 """Calls a second after the first hint, at least."""
@@ -40,6 +52,34 @@ _QUIET_S = 60.0
 
 _JITTER_SHARE = 0.1
 """Largest random delay beyond the hint, as a share of the hint; at most one second."""
+
+
+class RetryAfterPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How calls wait while a Retry-After of the agent runs (RFC 9110, 10.2.3).
+
+    After one call was rate-limited (429, 503), all calls of its kind (sends or reads) to that
+    endpoint wait, and start at a growing rate afterwards; a cancel never waits.
+
+    Attributes:
+        queue: Calls that may be queued, 0 or more; the next one fails with `QueueFullError`.
+
+    Raises:
+        ValueError: `queue` is negative.
+        TypeError: `queue` is not an integer.
+    """
+
+    queue: int = 1000
+
+    def __post_init__(self) -> None:
+        check_count("queue", self.queue)
+
+
+def asks_to_wait(error: A2AError) -> bool:
+    """Return whether an error is rate limiting with a Retry-After that applies to all callers."""
+    if not error.retry_after:  # 0 concerns only the refused call
+        return False
+    is_busy = error.http_status in _BUSY or error.grpc_status in _BUSY
+    return is_busy or error.code == ArticleErrorCode.RATE_LIMITED
 
 
 class SlowStart:

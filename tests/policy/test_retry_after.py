@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
 
-from holdfast._policy.pace import SlowStart
+from holdfast._policy.retry_after import SlowStart
 
 NO_DRAW = 0.0
 
