@@ -451,7 +451,7 @@ def test_a_request_that_0_3_cannot_express_is_named_and_not_sent(binding, operat
 
 
 @pytest.mark.parametrize("operation", op.OPERATIONS.values(), ids=lambda operation: operation.name)
-def test_every_operation_has_a_row(operation):
+def test_every_operation_of_0_3_has_a_row(operation):
     assert operation.name in v03._RPC_ROWS
 
 

@@ -88,9 +88,9 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_
         path: Path of the REST binding; ``{name}`` stands for that member of the request.
         streaming: The response is a stream of events.
         capability: Member of `AgentCapabilities` that the card must declare; None for none.
-        method_v03: JSON-RPC method of protocol 0.3.
+        method_v03: JSON-RPC method of protocol 0.3; empty if there is none.
         path_v03: Path of the REST binding in 0.3; ``{name}`` stands for that member of its
-            request.
+            request. Empty if there is none.
         method_grpc_v03: gRPC method in 0.3; empty if there is none.
     """
 

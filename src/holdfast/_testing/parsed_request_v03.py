@@ -45,7 +45,7 @@ V03FileEncoding = Literal["base64", "bytes"]
 """How a fake agent of protocol 0.3 writes files over HTTP+JSON."""
 
 UNSUPPORTED_V03_OPERATIONS = frozenset({op.LIST_TASKS.name})
-"""Operations that 0.3 does not require, and that this agent does not have."""
+"""Operations that a fake agent of 0.3 does not have: optional ones, and those of 1.0 only."""
 
 _STATUSES = {
     -32001: 404,

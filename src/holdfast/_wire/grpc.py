@@ -299,7 +299,7 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-def _row_of(operation: AnyOperation) -> _Row:
+def _make_row(operation: AnyOperation) -> _Row:
     """Return an operation of 1.0, whose messages are named like the model's types."""
     request, response = operation.request, operation.response
     return _Row(
@@ -307,7 +307,7 @@ def _row_of(operation: AnyOperation) -> _Row:
     )
 
 
-def _row_of_v03(
+def _make_row_v03(
     operation: AnyOperation,
     write: Callable[[Any], Any],
     response: str,
@@ -328,59 +328,61 @@ CODECS: Mapping[str, GrpcCodec] = {
     PROTOCOL_VERSION: GrpcCodec(
         version=PROTOCOL_VERSION,
         package="lf.a2a.v1",
-        rows={operation.name: _row_of(operation) for operation in op.OPERATIONS.values()},
+        rows={operation.name: _make_row(operation) for operation in op.OPERATIONS.values()},
     ),
     OLDER_VERSION: GrpcCodec(
         version=OLDER_VERSION,
         package="a2a.v1",
         rows=dict(
             [
-                _row_of_v03(
+                _make_row_v03(
                     op.SEND_MESSAGE,
                     _FORM.send_message,
                     "SendMessageResponse",
                     types.Event,
                     reading.sent,
                 ),
-                _row_of_v03(
+                _make_row_v03(
                     op.SEND_STREAMING_MESSAGE,
                     _FORM.send_message,
                     "StreamResponse",
                     types.Event,
                     reading.event,
                 ),
-                _row_of_v03(op.GET_TASK, _FORM.get_task, "Task", types.Task, reading.task),
-                _row_of_v03(op.CANCEL_TASK, _FORM.cancel_task, "Task", types.Task, reading.task),
-                _row_of_v03(
+                _make_row_v03(op.GET_TASK, _FORM.get_task, "Task", types.Task, reading.task),
+                _make_row_v03(op.CANCEL_TASK, _FORM.cancel_task, "Task", types.Task, reading.task),
+                _make_row_v03(
                     op.SUBSCRIBE_TO_TASK,
                     _FORM.subscribe,
                     "StreamResponse",
                     types.Event,
                     reading.event,
                 ),
-                _row_of_v03(
+                _make_row_v03(
                     op.CREATE_PUSH_CONFIG,
                     _FORM.create_push_config,
                     "TaskPushNotificationConfig",
                     types.TaskPushConfig,
                     reading.push_config,
                 ),
-                _row_of_v03(
+                _make_row_v03(
                     op.GET_PUSH_CONFIG,
                     _FORM.push_config,
                     "TaskPushNotificationConfig",
                     types.TaskPushConfig,
                     reading.push_config,
                 ),
-                _row_of_v03(
+                _make_row_v03(
                     op.LIST_PUSH_CONFIGS,
                     _FORM.push_configs,
                     "ListTaskPushNotificationConfigResponse",
                     types.PushConfigs,
                     reading.push_configs,
                 ),
-                _row_of_v03(op.DELETE_PUSH_CONFIG, _FORM.push_config, "Empty", Empty, _unchanged),
-                _row_of_v03(
+                _make_row_v03(
+                    op.DELETE_PUSH_CONFIG, _FORM.push_config, "Empty", Empty, _unchanged
+                ),
+                _make_row_v03(
                     op.GET_EXTENDED_AGENT_CARD,
                     writing.nothing,
                     "AgentCard",
