@@ -11,6 +11,7 @@ Both are made from the source of the tests, without running them.
 """
 
 import ast
+import functools
 import re
 from collections import defaultdict
 
@@ -90,6 +91,7 @@ def marks_of(decorators):
             yield from (argument.value for argument in each.args)
 
 
+@functools.cache
 def holders():
     """The tests that hold each rule, as files and the names of their tests."""
     found = defaultdict(lambda: defaultdict(list))

@@ -1,6 +1,7 @@
 """The tests' own tree: a folder for each package, a kit, and nothing that reaches past them."""
 
 import ast
+import functools
 import re
 
 from tests.kit.paths import ROOT
@@ -78,8 +79,13 @@ REACHES = {
 """Packages behind an underscore that a test of another one imports from, and why."""
 
 
-def imported_by(path):
+@functools.cache
+def imports_of(path):
     """The modules that a file imports; those in functions too."""
+    return frozenset(_imported_by(path))
+
+
+def _imported_by(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -93,12 +99,9 @@ def name_of(path):
     return path.relative_to(TESTS).as_posix()
 
 
-IMPORTS = {path: set(imported_by(path)) for path in FILES}
-
-
 def inner_modules(path):
     """The modules behind an underscore that a file imports, without ``holdfast.``."""
-    named = {name.removeprefix("holdfast.") for name in IMPORTS[path] if "holdfast._" in name}
+    named = {name.removeprefix("holdfast.") for name in imports_of(path) if "holdfast._" in name}
     paths = {name: PACKAGE / name.replace(".", "/") for name in named}
     return {
         name
@@ -114,8 +117,8 @@ def is_test(name):
 
 def test_no_test_is_imported():
     importing = {
-        name_of(path): [name for name in names if is_test(name) or name.startswith(".")]
-        for path, names in IMPORTS.items()
+        name_of(path): [name for name in imports_of(path) if is_test(name) or name.startswith(".")]
+        for path in FILES
         if path != GATHERS
     }
 

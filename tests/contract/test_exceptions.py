@@ -5,7 +5,7 @@ import fnmatch
 from pathlib import Path
 
 import pytest
-from tests.kit.contract import EXCEPTIONS, TARGETS
+from tests.kit.contract import EXCEPTIONS, TARGETS, chosen
 
 FILES = sorted(Path(__file__).parent.glob("test_*.py"))
 
@@ -28,6 +28,10 @@ def matching(pattern):
     return {str(target) for target in TARGETS if fnmatch.fnmatchcase(str(target), pattern)}
 
 
+def is_excluded(case, target):
+    return any(str(target) in matching(pattern) for pattern in EXCEPTIONS.get(case, {}))
+
+
 def test_every_case_has_a_name_of_its_own():
     assert len(set(CASES)) == len(CASES)
 
@@ -47,10 +51,21 @@ def test_every_exception_names_targets_and_a_reason(case):
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_every_target_is_held_to_most_cases(target):
-    excluded = [
-        case
-        for case, patterns in EXCEPTIONS.items()
-        if any(fnmatch.fnmatchcase(str(target), pattern) for pattern in patterns)
-    ]
+    excluded = [case for case in CASES if is_excluded(case, target)]
 
     assert len(excluded) < len(CASES) / 2
+
+
+def test_every_target_is_chosen_by_a_third_of_the_cases_that_apply_to_it():
+    for target in TARGETS:
+        applies = [case for case in CASES if not is_excluded(case, target)]
+
+        assert sum(target in chosen(case) for case in applies) >= len(applies) / 3, str(target)
+
+
+@pytest.mark.parametrize("part", ["kind", "binding", "version"])
+def test_every_case_runs_with_each_kind_binding_and_version_to_which_it_applies(part):
+    for case in CASES:
+        applies = {getattr(each, part) for each in TARGETS if not is_excluded(case, each)}
+
+        assert {getattr(target, part) for target in chosen(case)} == applies, case

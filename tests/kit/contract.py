@@ -14,11 +14,13 @@ import asyncio
 import contextlib
 import fnmatch
 import json
+import zlib
 from collections import defaultdict
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
+from tests.kit.effort import THOROUGH
 from tests.kit.real_agents import LIMIT
 
 from holdfast import AgentCard, Part, Role, connect
@@ -45,6 +47,7 @@ __all__ = [
     "TARGETS",
     "Target",
     "agent_for",
+    "chosen",
     "completed",
     "contract",
     "get_json",
@@ -181,14 +184,26 @@ EXCEPTIONS = {
 
 
 def contract(case):
-    """Run a case against every target to which it applies."""
-    excluded = EXCEPTIONS.get(case.__name__, {})
-    targets = [
-        target
-        for target in TARGETS
-        if not any(fnmatch.fnmatchcase(str(target), pattern) for pattern in excluded)
+    """Run a case against the targets to which it applies."""
+    return pytest.mark.parametrize("agent", chosen(case.__name__), ids=str, indirect=True)(case)
+
+
+def chosen(case):
+    """Return the targets of a case: all to which it applies, where there is time.
+
+    Else each kind of agent over each of its bindings, in one version: the cases take turns.
+    """
+    excluded = EXCEPTIONS.get(case, {})
+    versions = defaultdict(list)
+    for target in TARGETS:
+        if not any(fnmatch.fnmatchcase(str(target), pattern) for pattern in excluded):
+            versions[target.kind, target.binding].append(target)
+    if THOROUGH:
+        return [target for targets in versions.values() for target in targets]
+    turn = zlib.crc32(case.encode())
+    return [
+        targets[(turn + place) % len(targets)] for place, targets in enumerate(versions.values())
     ]
-    return pytest.mark.parametrize("agent", targets, ids=str, indirect=True)(case)
 
 
 # ── Agents ───────────────────────────────────────────────────────────────────────────────────

@@ -626,7 +626,8 @@ class Client:
             include_artifacts: Whether to return artifacts.
 
         Raises:
-            UnsupportedOperationError: The agent speaks protocol 0.3, which has no such operation.
+            UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
+                optional, and does not offer it.
         """
 
     def iter_tasks(
