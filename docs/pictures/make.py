@@ -1,0 +1,37 @@
+"""Make the pictures of the documentation again: `python docs/pictures/make.py`.
+
+Each module that is listed in `PICTURES` makes the SVG of its name. Numbers, names and classes come
+from the package, so that a picture changes with the code; tests/docs/test_pictures.py fails until
+the SVG is made again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import cut_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drawing import Picture
+
+__all__ = ["FOLDER", "PICTURES", "main"]
+
+FOLDER = Path(__file__).parent
+
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "cut-stream": cut_stream.picture,
+}
+"""By the name of the SVG: the function that returns the picture."""
+
+
+def main() -> None:
+    """Write every picture."""
+    for name, picture in PICTURES.items():
+        (FOLDER / f"{name}.svg").write_text(picture().render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
