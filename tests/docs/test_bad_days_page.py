@@ -6,7 +6,7 @@ import pytest
 from tests.kit.pages import Page, execute
 
 import holdfast
-from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes, fails
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse
 
 PAGE = Page("docs/bad-days.md")
 the_one_with = PAGE.block
@@ -115,36 +115,6 @@ async def test_observer_is_notified_when_a_circuit_opens(reach):
     assert (state, failures) == ("open", 5)
 
 
-async def test_an_agent_may_be_at_several_places(reach):
-    agents = [agent_at(f"https://{name}.example.com") for name in "ab"]
-    agents[0].inject(Refuse(), times=100)
-    reach(*agents)
-
-    names = await execute(the_one_with("https://b.example.com"))
-
-    assert names["answer"].text == "384,400 km"
-    assert len(agents[1].executions) == 1
-
-
-async def test_many_agents_are_asked(monkeypatch):
-    weather = agent_at("https://weather.example.com", fails("no satellite"))
-    news = agent_at("https://news.example.com", completes("Elections.", after=2))
-    coordinator = functools.partial(holdfast.Coordinator, engine=FakeNetwork(weather, news))
-    monkeypatch.setattr(holdfast, "Coordinator", coordinator)
-    lines = []
-
-    await execute(
-        the_one_with("fan_out"),
-        weather_url=weather.url,
-        news_url=news.url,
-        print=lambda *words: lines.append(" ".join(map(str, words))),
-    )
-
-    assert lines[0].startswith("weather task")
-    assert "no satellite" in lines[0]
-    assert lines[1:] == ["news Elections.", "Elections.", "weather True None", "news True None"]
-
-
 async def test_a_client_tells_what_it_knows():
     agent, printed = agent_at(), []
     client = holdfast.connect(agent.url, engine=FakeNetwork(agent))
@@ -165,8 +135,6 @@ def test_every_block_is_run():
         "except holdfast.Circuit",
         "circuit.open()",
         "CircuitChanged",
-        "https://b.example.com",
-        "fan_out",
         "to_dict",
     )
 

@@ -1,25 +1,25 @@
-"""Everything on docs/coming-from.md is run: each block as it stands, and each row of a table.
+"""Each block and each row of the pages for users of other libraries is run.
 
-Each part of the page has a guide, in a test file of its own. Here is the beginning of the page,
-and that no part is left out.
+The pages are docs/howto/from-*.md and scripts.md. Their guides are in test files of their own.
+Here is the beginning of from-a2a-sdk.md, and that the guides leave out no part of a page.
 """
 
-import re
-
 from tests.docs import (
-    test_coming_from_ag2,
-    test_coming_from_apcore,
-    test_coming_from_article,
-    test_coming_from_below_sdk,
-    test_coming_from_scripts,
-    test_coming_from_sdk,
+    test_from_a2a_sdk,
+    test_from_a2a_sdk_kept,
+    test_from_ag2,
+    test_from_apcore,
+    test_from_article,
+    test_scripts_page,
 )
-from tests.kit.coming_from import HERE, PAGE, PARTS, TEXT, Guide
+from tests.kit.coming_from import HERE, Guide, parts_of
+from tests.kit.pages import Page
+from tests.kit.paths import ROOT
 
 import holdfast
 from holdfast.testing import FakeAgent, Reset, works_forever
 
-guide = Guide("Coming from a2a-sdk, AG2 or apcore-a2a", "a2a-sdk")
+guide = Guide("from-a2a-sdk", "Coming from a2a-sdk", "What changes")
 block = guide.block
 
 
@@ -52,27 +52,33 @@ async def test_a_block_runs_as_it_stands(text, monkeypatch):
 
 GUIDES = (
     guide,
-    test_coming_from_below_sdk.guide,
-    test_coming_from_sdk.guide,
-    test_coming_from_article.guide,
-    test_coming_from_ag2.guide,
-    test_coming_from_apcore.guide,
-    test_coming_from_scripts.guide,
+    test_from_a2a_sdk_kept.guide,
+    test_from_a2a_sdk.guide,
+    test_from_article.guide,
+    test_from_ag2.guide,
+    test_from_apcore.guide,
+    test_scripts_page.guide,
 )
+HOWTO = ROOT / "docs" / "howto"
+PAGES = [Page(path.relative_to(ROOT)) for path in [*HOWTO.glob("from-*.md"), HOWTO / "scripts.md"]]
 
 
-def test_every_part_of_the_page_is_in_one_guide():
-    headings = [heading for each in GUIDES for heading in each.headings]
-    assert sorted(headings) == sorted(PARTS)
+def test_every_part_of_each_page_is_in_one_guide():
+    for page in PAGES:
+        headings = [
+            heading for each in GUIDES if each.page.path == page.path for heading in each.parts
+        ]
+        assert sorted(headings) == sorted(parts_of(page))
 
 
 def test_every_row_and_every_block_is_checked():
     for each in GUIDES:
         each.check_complete()
+    text = "".join(page.text for page in PAGES)
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     rows = [row for each in GUIDES for row in each.rows]
-    lines = [line for line in TEXT.splitlines() if line.startswith("|")]
     assert len(rows) == len(lines) - 2 * lines.count("| you wrote | you write now |") > 80
-    assert sum(len(each.blocks) for each in GUIDES) == TEXT.count("```") // 2
+    assert sum(len(each.blocks) for each in GUIDES) == text.count("```") // 2
 
 
 def test_every_block_says_what_it_imports():
@@ -80,7 +86,5 @@ def test_every_block_says_what_it_imports():
 
 
 def test_every_link_leads_somewhere():
-    headings = re.findall(r"^#+ (.*)$", TEXT, flags=re.MULTILINE)
-    anchors = {"#" + re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
-    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
-        assert target in anchors or (PAGE.parent / target).is_file()
+    for page in PAGES:
+        page.check_links()

@@ -1,9 +1,8 @@
-"""What is on docs/coming-from.md, and what runs it.
+"""The pages for users of other libraries, docs/howto/from-*.md and scripts.md, and what runs them.
 
-The page is cut at its headings. A `Guide` has some of these parts, and a check for each block and
-each row in them; a test file owns one guide. `tests/docs/test_coming_from.py` holds the guides
-against
-the page as a whole.
+A page is cut at its headings. A `Guide` has some of these parts, and a check for each block and
+each row in them; a test file owns one guide. `tests/docs/test_coming_from.py` checks that the
+guides leave out nothing of the pages.
 
 A row is run by what its second column says: every piece of code there, from left to right.
 """
@@ -19,8 +18,7 @@ from typing import NamedTuple
 import aiohttp
 import httpx
 import pytest
-from tests.kit.pages import execute
-from tests.kit.paths import ROOT
+from tests.kit.pages import Page, execute
 
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
@@ -42,10 +40,7 @@ __all__ = [
     "CARRYING",
     "HERE",
     "OFF",
-    "PAGE",
-    "PARTS",
     "REAL",
-    "TEXT",
     "WORKING",
     "Counting",
     "Guide",
@@ -59,26 +54,24 @@ __all__ = [
     "card_of",
     "failing",
     "one_error_is_above_all",
+    "parts_of",
 ]
 
-PAGE = ROOT / "docs" / "coming-from.md"
-TEXT = PAGE.read_text()
 HERE = "http://localhost:9999"
 
 WORKING = holdfast.types.TaskStatus(state=holdfast.TaskState.WORKING)
 OFF = holdfast.Resilience.off()
 
 
-# ── What is on the page ──────────────────────────────────────────────────────────────────────
+# ── What is on a page ────────────────────────────────────────────────────────────────────────
 
 
-PARTS = {
-    heading: body
-    for heading, _, body in (
-        part.partition("\n") for part in re.split(r"^#+ ", TEXT, flags=re.MULTILINE)[1:]
-    )
-}
-"""What stands below each heading, up to the next one."""
+def parts_of(page):
+    """What stands below each heading of a page, up to the next one."""
+    sections = re.split(r"^#+ ", page.text, flags=re.MULTILINE)[1:]
+    return {
+        heading: body for heading, _, body in (section.partition("\n") for section in sections)
+    }
 
 
 class Row(NamedTuple):
@@ -103,23 +96,27 @@ def _rows_in(text):
 
 
 class Guide:
-    """A part of the page that belongs together, and what checks it.
+    """Sections of a page that belong together, and what checks them.
 
     Args:
-        headings: Those above it.
+        name: The page's file below docs/howto/, without its suffix.
+        headings: The headings of the sections; default: all headings of the page.
 
     Attributes:
+        parts: The text below each of the headings.
         rows: The rows of its tables.
         blocks: Its blocks of code.
     """
 
-    def __init__(self, *headings):
-        self.headings = headings
-        self.rows = [row for heading in headings for row in _rows_in(PARTS[heading])]
+    def __init__(self, name, *headings):
+        self.page = Page(f"docs/howto/{name}.md")
+        every = parts_of(self.page)
+        self.parts = {heading: every[heading] for heading in headings or every}
+        self.rows = [row for body in self.parts.values() for row in _rows_in(body)]
         self.blocks = [
             code
-            for heading in headings
-            for code in re.findall(r"```python\n(.*?)```", PARTS[heading], flags=re.DOTALL)
+            for body in self.parts.values()
+            for code in re.findall(r"```python\n(.*?)```", body, flags=re.DOTALL)
         ]
         self._row_checks, self._block_checks, self._row_marks = {}, {}, {}
 
@@ -217,7 +214,7 @@ class _Entered(FakeNetwork):
 
 
 class World:
-    """Lets what the page calls be fake agents.
+    """Lets what a page calls be fake agents.
 
     Attributes:
         printed: What was printed, a tuple for each time.
@@ -307,7 +304,7 @@ class Written:
             **{name: getattr(a2a_sdk, name) for name in a2a_sdk.__all__},
             **names,
         }
-        code = compile(self.left.pop(0), str(PAGE), "eval", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(self.left.pop(0), "<row>", "eval", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         value = eval(code, known)
         return await value if inspect.iscoroutine(value) else value
 

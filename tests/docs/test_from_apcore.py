@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says to those who come from apcore-a2a is run."""
+"""Each block and each row of docs/howto/from-apcore.md runs as it stands."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from holdfast.testing import (
     works_forever,
 )
 
-guide = Guide("apcore-a2a")
+guide = Guide("from-apcore")
 row, block = guide.row, guide.block
 
 

@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says of Holdfast below the official SDK is run."""
+"""What docs/howto/from-a2a-sdk.md says of keeping the SDK's client runs as it stands."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,14 @@ from holdfast.testing import (
     unavailable,
 )
 
-guide = Guide("Below the SDK", "Below Google ADK")
+guide = Guide(
+    "from-a2a-sdk",
+    "Keep the SDK's client",
+    "RetryTransport",
+    "An httpx client with retries",
+    "Arguments",
+    "Google ADK",
+)
 row, block = guide.row, guide.block
 
 

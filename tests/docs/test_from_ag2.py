@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says to those who come from AG2 is run."""
+"""Each block and each row of docs/howto/from-ag2.md runs as it stands."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ from holdfast.testing import (
     streams,
 )
 
-guide = Guide("AG2", "An agent that others call", "Agents in tests")
+guide = Guide("from-ag2")
 row, block = guide.row, guide.block
 
 
@@ -251,7 +251,7 @@ async def tools_need_the_extension(written, world):
     assert called(fake) == []
 
 
-@row("`A2AExtensionNotSupportedError`, asked for and not declared")
+@row("`A2AExtensionNotSupportedError`, requested but not declared")
 async def what_is_not_declared_is_an_error(written, world):
     fake, names = await world.usual()
     with pytest.raises(await written()) as caught:
@@ -260,7 +260,7 @@ async def what_is_not_declared_is_an_error(written, world):
     assert called(fake) == []
 
 
-@row("`A2AExtensionNotSupportedError`, required and not asked for")
+@row("`A2AExtensionNotSupportedError`, required but not requested")
 async def what_is_required_and_not_asked_for_is_an_error(written, world):
     needed = holdfast.types.AgentExtension(uri="urn:acme:moon", required=True)
     fake = FakeAgent(url=HERE, extensions=[needed])

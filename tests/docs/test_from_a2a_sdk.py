@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says to those who come from the official SDK is run."""
+"""What docs/howto/from-a2a-sdk.md says of replacing the SDK's client runs as it stands."""
 
 import contextlib
 import functools
@@ -19,7 +19,6 @@ from tests.kit.card_signing import DOCUMENT, SIGNER, Signer, as_sdk_signs
 from tests.kit.coming_from import (
     HERE,
     OFF,
-    PARTS,
     REAL,
     WORKING,
     Counting,
@@ -52,7 +51,18 @@ from holdfast.testing import (
 )
 
 guide = Guide(
-    "In Holdfast's own words", "Making a client", "Calling", "Errors", "Left out on purpose"
+    "from-a2a-sdk",
+    "Replace the SDK's client",
+    "Making a client",
+    "Signed cards",
+    "Fetch cards",
+    "A binding of your own",
+    "Calling",
+    "Credentials",
+    "ClientTaskManager",
+    "Errors",
+    "Left out on purpose",
+    "See also",
 )
 row, block = guide.row, guide.block
 REAL_TIME = pytest.mark.real_time
@@ -634,7 +644,7 @@ async def no_card_is_an_error(written, world):
         await REAL["connect"](HERE, engine=Pages({})).agent_card()
 
 
-@row("`SignatureVerificationError` and those below it")
+@row("`SignatureVerificationError` and its subclasses")
 async def a_signature_that_is_missing_is_an_error(written, world):
     signed(world)()
     verifier = holdfast.signatures.CardVerifier(SIGNER.jwks)
@@ -645,8 +655,8 @@ async def a_signature_that_is_missing_is_an_error(written, world):
 
 
 def test_what_is_left_out_is_left_out():
-    told, _, _ = PARTS["Left out on purpose"].partition(":")
-    names = re.findall(r"`(\w+)`", told)
+    absent, _, _ = guide.parts["Left out on purpose"].partition(":")
+    names = re.findall(r"`(\w+)`", absent)
     assert names == ["A2AClient", "A2AGrpcClient", "legacy_grpc", "SendMessageResponse"]
     assert not {*names, "SendMessageSuccessResponse"} & {*dir(holdfast)}
 

@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says of errors as an article has them is run."""
+"""Each block and each row of docs/howto/from-article.md runs as it stands."""
 
 import contextlib
 import json
@@ -24,9 +24,7 @@ from holdfast.testing import (
     works_forever,
 )
 
-guide = Guide(
-    "Agents that report errors as the article does", "Several agents", "In an agent of your own"
-)
+guide = Guide("from-article")
 row, block = guide.row, guide.block
 
 
@@ -52,7 +50,7 @@ async def the_articles_codes_are_kept(written, world):
     fake.inject(Fail(code=-32006, message="Task timed out", data=LATER))
     await written()
 
-    assert world.printed[0] == ("it cannot do that:", "no moon here")
+    assert world.printed[0] == ("no such skill:", "no moon here")
     error, transient, retry_after = world.printed[1]
     assert (error.code, transient, retry_after) == (-32006, True, 10.0)
     assert "Task timed out: the model is overloaded" in str(error)

@@ -1,11 +1,11 @@
-"""What docs/coming-from.md says to those whose scripts have no event loop is run."""
+"""Each block and each row of docs/howto/scripts.md runs as it stands."""
 
 from tests.kit.coming_from import HERE, Guide
 
 import holdfast.sync
 from holdfast.testing import FakeAgent
 
-guide = Guide("Scripts without asyncio")
+guide = Guide("scripts")
 row, block = guide.row, guide.block
 
 
