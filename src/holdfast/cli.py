@@ -6,12 +6,15 @@ one line.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from holdfast._cli.environment import CliEnvironment
 
@@ -19,24 +22,51 @@ __all__ = ["main"]
 
 _LIBRARIES = {"click": "click", "dotenv": "python-dotenv"}
 _MISSING = 'holdfast: the command line needs {}: pip install "holdfast[cli]"\n'
-_INTERRUPTED = 130
+_INTERRUPTED, _TERMINATED = 130, 143
+"""Exit codes of shells for a program that SIGINT or SIGTERM ended."""
 
 
 def main(
     arguments: Sequence[str] | None = None, *, environment: CliEnvironment | None = None
 ) -> int:
-    """Runs one command.
+    """Run one command.
+
+    In a process of its own, SIGTERM does what Ctrl-C does.
 
     Args:
         arguments: The command line after the program's name; the process's own if left out.
-        environment: What the command runs in; the real one if left out.
+        environment: The environment of the command; that of the process if left out.
 
     Returns:
-        The exit code (a2a-cli 11.6); 130 after Ctrl-C, 141 where nobody reads the output.
+        The exit code (a2a-cli 11.6); 130 after Ctrl-C, 143 after SIGTERM, 141 if the reader of the
+        output has closed it.
     """
-    collects = gc.isenabled()
-    if arguments is None and environment is None:  # in a process of its own
-        gc.disable()  # what imports allocate stays; `CliEnvironment.run` enables it again
+    if arguments is not None or environment is not None:
+        return _run(arguments, environment)
+    collects, terminations = gc.isenabled(), list[int]()
+    gc.disable()  # what imports allocate stays; `CliEnvironment.run` enables it again
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        """Do what Ctrl-C does at this moment of the command."""
+        terminations.append(number)
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):  # a shell script ignores it for its background jobs
+            raise KeyboardInterrupt
+        interrupt(number, frame)
+
+    try:
+        with contextlib.suppress(ValueError):  # only the main thread handles signals
+            signal.signal(signal.SIGTERM, terminate)
+        code = _run(None, None)
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    finally:
+        if collects:
+            gc.enable()
+    return _TERMINATED if terminations and code == _INTERRUPTED else code
+
+
+def _run(arguments: Sequence[str] | None, environment: CliEnvironment | None) -> int:
     try:
         from holdfast._cli.app import run
         from holdfast._cli.environment import CliEnvironment
@@ -53,6 +83,3 @@ def main(
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
-    finally:
-        if collects:
-            gc.enable()

@@ -70,15 +70,42 @@ def test_an_interruption_before_the_card_arrives_says_that_nothing_was_sent():
     )
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_interruption_of_a_stream_is_quiet_and_says_how_to_resume(form):
+INTERRUPT_AT_IMPORT = """
+import signal, sys
+_, module, number = sys.argv
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == module:
+            signal.raise_signal(getattr(signal, number))
+
+sys.meta_path.insert(0, Interrupt())
+from holdfast.cli import main
+sys.argv[1:] = ["send", "hello", "-a", "http://127.0.0.1:1"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "code"), [("click", "SIGINT", 130), ("asyncio", "SIGTERM", 143)]
+)
+def test_interruption_while_the_command_imports_modules_is_quiet(module, name, code):
+    with start(module, name, python=("-c", INTERRUPT_AT_IMPORT)) as process:
+        out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, out, err.strip()) == (code, "", "")
+
+
+@pytest.mark.parametrize(
+    ("form", "number", "code"), [("text", signal.SIGINT, 130), ("json", signal.SIGTERM, 143)]
+)
+def test_interruption_of_a_stream_is_quiet_and_says_how_to_resume(form, number, code):
     agent = FakeAgent(streams("one", "two", every=3000))
     words = ("send", "hello", "--stream", "-o", form)
     with served(agent) as url, start(*words, "-a", url) as process:
         process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=BOUND)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert f"Hint: holdfast task subscribe --stream task-1 --agent-card {url}\n" in err
     assert "Traceback" not in err
     if form == "text":

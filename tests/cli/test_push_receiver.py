@@ -128,13 +128,13 @@ def test_push_002_without_stream_it_is_the_task_at_the_end():
     assert "Warning: task task-1 was canceled" in err
 
 
-def test_push_002_ctrl_c_ends_it_and_takes_the_configuration_back():
+def test_push_002_an_interruption_ends_it_and_deletes_the_configuration():
     with receiving("--stream") as run:
-        run.process.send_signal(signal.SIGINT)
+        run.process.send_signal(signal.SIGTERM)
         _, err = run.end()
         with pytest.raises(urllib.error.URLError):
             run.push(status("WORKING"))
-    assert run.process.returncode == 130
+    assert run.process.returncode == 143
     assert "Traceback" not in err
     assert "holdfast task subscribe --stream task-1" in err
     assert len(run.agent.calls("DeleteTaskPushNotificationConfig")) == 1

@@ -1082,7 +1082,7 @@ def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_one_interruption_ends_a_run_whose_input_no_process_writes(tmp_path):
+def test_one_sigterm_ends_a_run_whose_input_no_process_writes(tmp_path):
     os.mkfifo(tmp_path / "in")
     words = ("run", "--input", str(tmp_path / "in"), "--run-id", "r")
     words += ("--results", str(tmp_path / "out"), "--journal", str(tmp_path / "calls.db"))
@@ -1090,9 +1090,9 @@ def test_one_interruption_ends_a_run_whose_input_no_process_writes(tmp_path):
     with served(agent) as url, start(*words, "-a", url) as process:
         while not agent.received and time.monotonic() < ends:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=BOUND)
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert told.startswith("Summary: 0 completed, an unknown number left\nHint: to resume: ")
 
 

@@ -38,11 +38,15 @@ __all__ = [
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    import asyncio
-    import gc
+    try:
+        import asyncio
+        import gc
 
-    gc.freeze()  # imported modules stay, and are not searched for garbage
-    gc.enable()
+        gc.freeze()  # imported modules stay, and are not searched for garbage
+        gc.enable()
+    except BaseException:  # Ctrl-C
+        main.close()
+        raise
     asyncio.run(main)
 
 
@@ -169,7 +173,7 @@ class _Terminal:
     """Reads lines with the features of Python's own `input`."""
 
     def __init__(self) -> None:
-        self._is_reading = False
+        self._is_reading = self._is_terminated = False
         self._reads = 0
         self._typed = ""
         self._buffer: Callable[[], str] = str
@@ -182,6 +186,8 @@ class _Terminal:
                 readline.parse_and_bind("tab: self-insert")  # no files to complete
 
     async def read(self, prompt: str) -> str:
+        if self._is_terminated:
+            raise EOFError
         try:
             self._is_reading = True
             self._reads += 1
@@ -201,7 +207,11 @@ class _Terminal:
 
         loop = asyncio.get_running_loop()
 
-        def interrupted(_number: int, _frame: FrameType | None) -> None:
+        def interrupted(number: int, _frame: FrameType | None) -> None:
+            if number == signal.SIGTERM:
+                self._is_terminated = True
+                if self._is_reading:
+                    raise EOFError
             if self._is_reading:
                 self._typed = self._buffer()
                 raise KeyboardInterrupt

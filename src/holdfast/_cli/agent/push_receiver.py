@@ -102,10 +102,12 @@ async def _receive(
             hint="the agent must call the address that --url names",
         )
         served.application = HostCheck(deliveries, rules)
-        created = await session.client.create_task_push_notification_config(
-            config, timeout=session.seconds_left(), headers=session.svc_params
-        )
+        config_id = config.id
         try:
+            created = await session.client.create_task_push_notification_config(
+                config, timeout=session.seconds_left(), headers=session.svc_params
+            )
+            config_id = created.id or config_id
             task = await session.client.get_task(
                 task_id, timeout=session.seconds_left(), headers=session.svc_params
             )
@@ -127,7 +129,7 @@ async def _receive(
         finally:
             with contextlib.suppress(A2AError):  # it is useless by now
                 await session.client.delete_task_push_notification_config(
-                    task_id, created.id or config.id or "", timeout=_DELETE_TIMEOUT_S
+                    task_id, config_id or "", timeout=_DELETE_TIMEOUT_S
                 )
     if session.settings.stream:
         if deliveries.state is not task.state:
