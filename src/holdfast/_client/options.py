@@ -63,17 +63,22 @@ CARD_TTL = 300.0
 
 
 class CallOptions(TypedDict, total=False):
-    """The options that every operation of a `Client` takes besides its own arguments.
+    """Options that every operation of a `Client` takes by keyword, besides its own arguments.
 
     Attributes:
-        timeout: Seconds for the whole call, including retries and waits; the client's own if left
-            out or None (None does not disable the limit).
-        headers: Sent with each request of the call, to trusted origins only.
-        extensions: URIs for ``A2A-Extensions``, besides those of the client.
-        context: For credential services, interceptors and layers; see `ClientCallContext`.
+        timeout: Seconds for the whole call, including retries and waits; more than 0. None, the
+            default, is the client's own timeout (900 unless `connect` sets another) and does not
+            disable it; a stream without a timeout has no limit.
+        headers: HTTP headers to send with each request of the call, to trusted origins only; none
+            by default.
+        extensions: URIs of protocol extensions to request (``A2A-Extensions``), besides those of
+            the client; none by default.
+        context: A `ClientCallContext` with values for credential services, interceptors and
+            layers; none by default.
         tenant: Tenant of every request of the call, in place of the one of the card or `connect`.
             Protocol 0.3 has no tenants.
-        timeouts: Limits of each attempt; those of the client if left out or None.
+        timeouts: `Timeouts` of each attempt, in seconds; None, the default, for those of the
+            client.
     """
 
     timeout: float | None
@@ -85,10 +90,12 @@ class CallOptions(TypedDict, total=False):
 
 
 class SendOptions(CallOptions, total=False):
-    """The options of every operation of a `Client` that sends a message.
+    """Options of every operation of a `Client` that sends a message: `CallOptions` and these.
 
     Attributes:
-        on_unknown: What to do if the reply is lost; see `connect`. The client's own if left out.
+        on_unknown: Handling of a message whose reply was lost: ``"reconcile"``, ``"raise"``,
+            ``"resend_if_absent"`` or ``"resend"``, as `connect` explains; the client's own by
+            default.
     """
 
     on_unknown: OnUnknown
@@ -138,7 +145,7 @@ def check_call_options(
 
 
 class ClientOptions(TypedDict, total=False):
-    """The `ConnectOptions` that concern neither the agent's address nor its replies."""
+    """Options of `connect` that concern neither the agent's address nor its replies."""
 
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
     card_verifier: CardVerifier | CardVerifierCallable | None
@@ -165,7 +172,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class CreateOptions(ClientOptions, total=False):
-    """The `ConnectOptions` that are not arguments of `ClientFactory.create` itself."""
+    """Options of `connect` that are not arguments of `ClientFactory.create` itself."""
 
     card_ttl: float
     url: str | None
@@ -181,7 +188,10 @@ class CreateOptions(ClientOptions, total=False):
 
 
 class ConnectOptions(CreateOptions, total=False):
-    """The options of `connect`, which documents them."""
+    """Options of `connect`, as a type for functions that pass them on.
+
+    The documentation of `connect` has the meaning, the unit and the default of each.
+    """
 
     interceptors: Sequence[Interceptor]
     consumers: Sequence[Consumer]

@@ -42,8 +42,11 @@ _TO_RUN_IN_A_TASK = "to run it in a task of its own, pass it to `asyncio.ensure_
 _PHRASES = (
     ("an async context manager, in one event loop", "a context manager"),
     ("an async context manager", "a context manager"),
+    ("async with holdfast.", "with holdfast.sync."),
     ("async with", "with"),
     ("async for", "for"),
+    (" await ", " "),
+    (" or coroutine function", ""),
     (" an async generator", " a generator"),
     (", plain or async,", ""),
     (" of the running event loop", ""),

@@ -268,11 +268,11 @@ class Circuit:
         """Return control to the policy; its counts start at zero."""
 
 class Client:
-    """Calls one agent. Made by `holdfast.connect`; use it as a context manager.
+    """Client of one agent, made by `connect`; use it as a context manager.
 
-    Every operation takes `CallOptions` by keyword, and raises an `A2AError`: an error that the
-    protocol names, one of the transport, or `DeadlineExceededError`. Only a client that was
-    closed raises a RuntimeError.
+    Every operation takes `CallOptions` by keyword, and raises an `A2AError` if it fails: an error
+    that the protocol names, one of the transport, or `DeadlineExceededError`. A closed client
+    raises a RuntimeError.
     """
     def close(self) -> None:
         """End the calls in flight, and close the connections unless the engine is borrowed.
@@ -286,21 +286,28 @@ class Client:
         """
 
     def add_event_consumer(self, consumer: Consumer) -> None:
-        """Add a consumer after the present ones; it gets no events of calls in flight.
+        """Add a consumer behind the present ones, for calls that begin afterwards.
+
+        Args:
+            consumer: Function that is called with the event, the task after
+                the event, and the agent's card (`Consumer`).
 
         Raises:
-            TypeError: It cannot be called.
+            TypeError: The consumer cannot be called.
         """
 
     def add_request_middleware(self, interceptor: Interceptor) -> None:
-        """Add an interceptor after the present ones; calls in flight are not affected.
+        """Add an interceptor behind the present ones, for calls that begin afterwards.
 
         An `AuthInterceptor` becomes the source of credentials; they are sent only to the origins
         that `connect` allows.
 
+        Args:
+            interceptor: An `Interceptor`, whose methods are called before and after each call.
+
         Raises:
             ValueError: The client has another source of credentials already.
-            TypeError: It is not an interceptor.
+            TypeError: The argument is not an interceptor.
         """
 
     @property
@@ -308,18 +315,19 @@ class Client:
         """The agent's circuit breaker, which can be opened, closed and reset by hand."""
 
     def stats(self) -> ClientStats:
-        """Return the client's statistics so far; costs nothing, and holds no secret."""
+        """Return the client's statistics so far; without secrets, and without a request."""
 
     def agent_card(self, *, timeout: float | None = None) -> AgentCard:
         """Return the agent's card, from the cache while it is fresh.
 
         Args:
-            timeout: Seconds; the client's own timeout if left out or None.
+            timeout: Seconds, more than 0; the client's own timeout by default.
 
         Raises:
-            AgentCardResolutionError: There is no card.
-            InvalidAgentCardError: It is not usable.
-            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
+            AgentCardResolutionError: No card was found.
+            InvalidAgentCardError: The card is not usable.
+            CardSignatureError: The signature of the card is invalid, or is required and not
+                verified.
         """
 
     @property
@@ -339,33 +347,54 @@ class Client:
         """
 
     def discover(self, *, timeout: float | None = None) -> AgentCard:
-        """Return the agent's card; the same as `agent_card`."""
+        """Return the agent's card; the same as `agent_card`.
+
+        Args:
+            timeout: Seconds, more than 0; the client's own timeout by default.
+
+        Raises:
+            A2AError: The card could not be fetched, is not usable, or its signature is not
+                accepted.
+        """
 
     def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
         """Fetch the card for authenticated clients (A2A 3.1.11), which replaces the public one.
 
+        Args:
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
         Raises:
             UnsupportedOperationError: The agent offers no extended card.
             ExtendedAgentCardNotConfiguredError: The agent declares an extended card but has none.
-            InvalidAgentCardError: It is not usable.
-            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
+            InvalidAgentCardError: The card is not usable.
+            CardSignatureError: The signature of the card is invalid, or is required and not
+                verified.
         """
 
     def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
         """Return the calls to this agent that have no outcome in the journal, oldest first.
 
-        They include calls that a client works on, this client among them: see
-        `PendingCall.is_held`; and calls whose record is damaged, which cannot be resumed: see
-        `PendingCall.damage`.
+        They include calls that a client is working on (`PendingCall.is_held`), this client among
+        them, and calls whose record is damaged (`PendingCall.damage`), which cannot be resumed.
 
         Args:
             message_id: Return only the call of this message; all calls if left out.
 
         Raises:
             JournalError: The journal, or the record of that message, cannot be read.
-            ValueError: There is no journal: see `connect`; or the message id is empty.
+            ValueError: The client has no journal (``connect(journal=…)``), or the message id is
+                empty.
             TypeError: The message id is not text.
             RuntimeError: The client was closed.
+
+        Example:
+            Show the calls that a crashed process left::
+
+                with holdfast.sync.connect("http://localhost:9999", journal="calls.db") as agent:
+                    for call in agent.pending():
+                        print(call.message_id, call.began, call.state)
         """
 
     def resume_pending(
@@ -374,17 +403,29 @@ class Client:
         """Resume all pending calls, and iterate over their outcomes as they arrive.
 
         The failure of one call is in its outcome, and does not end the iteration. No message is
-        sent again: see `PendingCall.resume`. A call is finished in the journal once its outcome is
-        yielded: if the caller stops iterating earlier, or the call times out, it stays pending.
+        sent again. A call is finished in the journal once its outcome is yielded: if the caller
+        stops iterating earlier, or the call times out, it stays pending.
 
         Args:
-            concurrency: Calls to resume at the same time, at most; at least 1.
-            poll_interval: Seconds between two polls of a task that has to be polled.
-            options: Options of each call; see `CallOptions`.
+            concurrency: Calls to resume at the same time, at most; at least 1, 8 by default.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            JournalError: The journal cannot be read; raised by the first step.
-            ValueError: There is no journal: see `connect`; or an option is not valid.
+            JournalError: The journal cannot be read; raised by the first step of the iteration.
+            ValueError: The client has no journal (``connect(journal=…)``), or an option is not
+                valid.
+            TypeError: An argument of another type.
+
+        Example:
+            Finish what a crashed process began::
+
+                with holdfast.sync.connect("http://localhost:9999", journal="calls.db") as agent:
+                    for outcome in agent.resume_pending():
+                        print(outcome.message_id, outcome.error or outcome.answer.text)
         """
 
     def ask(
@@ -405,34 +446,56 @@ class Client:
 
         If the agent's card declares streaming, the answer is streamed, and a cut connection is
         resumed; otherwise the agent is asked to return the task immediately, and the task is
-        polled. The call ends when the task is over or waits for input; it continues while the
-        task waits for an authorization. An exception of a consumer is raised as it is, after the
+        polled. The call ends when the task is terminal or waits for input; it continues while the
+        task waits for an authorization. An exception of a consumer is raised unchanged, after the
         message was sent.
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
-            task_id: The task to continue.
-            context_id: The conversation to continue.
-            metadata: A JSON object for the metadata of the request (``params.metadata``).
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            task_id: Id of the task to continue; a new task by default.
+            context_id: Id of the conversation to continue; a new conversation by default.
+            metadata: A JSON object for the metadata of the request (``params.metadata``); none by
+                default.
             message_metadata: A JSON object to add to the message's own metadata
-                (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller accepts; the client's own if left
-                out, any if empty.
-            push_notification_config: Where the agent sends updates of the task; the client's own
-                if left out.
-            tools: Functions that the agent may call, through AG2's extension for client tools;
-                their results are sent to the agent, and the answer is its last one.
-            poll_interval: Seconds between two polls of the task; the first polls are quicker.
+                (``message.metadata``); it takes precedence if both have a member.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
+            push_notification_config: Configuration with which the agent sends updates of the task;
+                the client's own by default.
+            tools: Functions that the agent may call, or `ClientTools`, through AG2's extension for
+                client tools; their results are sent to the agent, and its last answer is returned.
+            poll_interval: Seconds between two polls of the task; the first polls are quicker; more
+                than 0, 2 by default.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
+
+        Returns:
+            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+            message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
-                found; it was not sent again, unless ``on_unknown`` allows it.
-            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
+                task of it. It was not sent again, unless ``on_unknown`` allows it.
+            DeadlineExceededError: The timeout expired; ``task`` is the task in its last known
+                state.
             TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
             ClientToolsNotSupportedError: The agent does not support tools; nothing was sent.
-            LimitExceededError: The agent called tools too often; `task` waits for their results.
-            ValueError: The message has no content.
+            LimitExceededError: The agent called tools too often; ``task`` waits for their results.
+            ValueError: The message has no content, or an argument is out of range.
+            A2AError: Any other failure; ``executed`` says whether the agent executed the message.
+            TypeError: An argument of another type.
+
+        Example:
+            Ask a question, and answer the agent's own question if it has one::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    answer = agent.ask("How far is the moon?", timeout=60)
+                    if answer.needs_input:
+                        answer = agent.ask("In kilometres.", task_id=answer.task_id)
+                    print(answer.text)
         """
 
     def send_message(
@@ -449,33 +512,51 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None = None,
         **options: Unpack[SendOptions],
     ) -> Task | Message:
-        """Send a message: the raw operation (A2A 3.1.1), which the agent may block.
+        """Send a message with the raw operation SendMessage (A2A 3.1.1).
 
-        Without `return_immediately`, the agent replies when the task is over or interrupted, to
-        one request that any network failure until then may cut; `ask` does not depend on that.
+        Without ``return_immediately``, the agent replies only when the task is terminal or
+        interrupted, and any network failure until then cuts the request. `ask` does not depend on
+        that.
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
-            task_id: The task to continue.
-            context_id: The conversation to continue.
-            metadata: A JSON object for the metadata of the request (``params.metadata``).
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            task_id: Id of the task to continue; a new task by default.
+            context_id: Id of the conversation to continue; a new conversation by default.
+            metadata: A JSON object for the metadata of the request (``params.metadata``); none by
+                default.
             message_metadata: A JSON object to add to the message's own metadata
-                (``message.metadata``); it wins where both have a member.
-            return_immediately: Whether the agent replies as soon as the task exists; if left out,
-                it does not, unless the client is configured so.
-            history_length: How many messages of the task's history to return at most.
-            accepted_output_modes: Media types that the caller accepts; the client's own if left
-                out, any if empty.
-            push_notification_config: Where the agent sends updates of the task; the client's own
-                if left out.
+                (``message.metadata``); it takes precedence if both have a member.
+            return_immediately: Whether the agent replies as soon as the task exists; False by
+                default, unless the client's ``configuration`` says otherwise.
+            history_length: Largest number of messages of the task's history to return, 0 or more;
+                by default the agent decides.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
+            push_notification_config: Configuration with which the agent sends updates of the task;
+                the client's own by default.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
-            The task, in whatever state it is, or the agent's message.
+            The task, in any state, or the agent's message.
 
         Raises:
-            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
-                found; it was not sent again, unless ``on_unknown`` allows it.
-            ValueError: The message has no content.
+            OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
+                task of it. It was not sent again, unless ``on_unknown`` allows it.
+            ValueError: The message has no content, or an argument is out of range.
+            DeadlineExceededError: The timeout expired.
+            A2AError: Any other failure; ``executed`` says whether the agent executed the message.
+            TypeError: An argument of another type.
+
+        Example:
+            Send a message without waiting, and wait for its task later::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    task = agent.send_message("Write the report.", return_immediately=True)
+                    task = agent.wait(task.id, timeout=600)
+                    print(task.state, task.text)
         """
 
     def run(
@@ -499,20 +580,34 @@ class Client:
         result. An exception of a consumer or another hook ends the run.
 
         Args:
-            messages: The messages; each is identified by its position, which must stay the same,
-                or by the key of a `RunItem`.
-            run_id: Names the run in the journal.
-            concurrency: How many messages are in flight at once, at most.
-            rate: How many messages are begun per second at most, more than 0; None for as many as
-                ``concurrency`` admits.
-            poll_interval: Seconds between two polls of a task; the first polls are quicker.
-            options: See `SendOptions`; ``timeout`` limits, for each message, everything that this
-                run does about it.
-                done about it in this run.
+            messages: The messages to send, each a `Content` or a `RunItem`. A message is
+                identified by its position, which must stay the same, or by the key of its
+                `RunItem`.
+            run_id: Name of the run in the journal; None, the default, records no run.
+            concurrency: Largest number of messages in flight; at least 1, 32 by default.
+            rate: Largest number of messages to begin per second, more than 0; None, the default,
+                for no limit.
+            poll_interval: Seconds between two polls of a task; the first polls are quicker; more
+                than 0, 2 by default.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default). The timeout limits,
+                for each message, everything that this run does about it.
+
+        Returns:
+            The results, in the order in which they arrive; nothing is sent before the iteration.
 
         Raises:
-            ValueError: A number that is not valid, or a ``run_id`` without a journal.
+            ValueError: A number is out of range, or there is a ``run_id`` and no journal.
             TypeError: An argument of another type.
+
+        Example:
+            Send many messages, of which eight are in flight::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    for result in agent.run(["one", "two", "three"], concurrency=8):
+                        print(result.key, result.error or result.answer.text)
         """
 
     def stream_message(
@@ -529,28 +624,55 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> EventStream:
-        """Send a message and stream its answer (A2A 3.1.2).
+        """Send a message, and stream the events of its answer (A2A 3.1.2).
 
         The message is sent when the stream is entered; a ``timeout`` counts from this call.
-        Without a timeout only the task's end ends the stream; a connection on which nothing
-        arrives for longer than `Timeouts.idle` counts as cut. An agent without streaming is
-        polled, and the events are derived from the task's states. So is an agent of protocol 0.3
-        after a cut, because a subscription may change its task (see `subscribe_to_task`).
+        Without a timeout only the end of the task ends the stream; a connection on which nothing
+        arrives for longer than `Timeouts.idle` counts as cut.
+
+        An agent that does not offer streaming is polled, and the events are derived from the
+        task's states. An agent of protocol 0.3 is polled after a cut, because a subscription may
+        change its task (`subscribe_to_task` explains this).
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
-            task_id: The task to continue.
-            context_id: The conversation to continue.
-            metadata: A JSON object for the metadata of the request (``params.metadata``).
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            task_id: Id of the task to continue; a new task by default.
+            context_id: Id of the conversation to continue; a new conversation by default.
+            metadata: A JSON object for the metadata of the request (``params.metadata``); none by
+                default.
             message_metadata: A JSON object to add to the message's own metadata
-                (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller accepts; the client's own if left
-                out, any if empty.
-            push_notification_config: Where the agent sends updates of the task; the client's own
-                if left out.
-            tools: Functions that the agent may call: see `ask`. The stream continues over all the
-                turns that this takes, and its events include the calls.
-            poll_interval: Seconds between two polls where the task has to be polled.
+                (``message.metadata``); it takes precedence if both have a member.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
+            push_notification_config: Configuration with which the agent sends updates of the task;
+                the client's own by default.
+            tools: Functions that the agent may call, or `ClientTools`, as for `ask`. The stream
+                continues over all the turns that the calls take, and its events include the calls.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
+                ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
+                client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
+                own, ``"reconcile"``, by default).
+
+        Returns:
+            The stream; nothing is sent before it is entered. Its methods raise the errors of the
+            call.
+
+        Raises:
+            ClientToolsNotSupportedError: Raised by the stream: the agent does not support tools;
+                nothing was sent.
+            ValueError: The message has no content, or an argument is out of range.
+            TypeError: An argument of another type.
+
+        Example:
+            Print the answer while the agent writes it::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    with agent.stream_message("Tell me a story.") as events:
+                        for text in events.text_deltas():
+                            print(text, end="", flush=True)
+                        answer = events.result()
         """
 
     def conversation(
@@ -566,25 +688,43 @@ class Client:
         max_turns: int = 32,
         poll_interval: float = 2.0,
     ) -> Conversation:
-        """Begin a conversation, or continue one: messages that belong together.
+        """Begin or continue a conversation: messages that share a context id.
 
         Args:
-            context_id: The conversation to continue.
-            task: The task to continue, as last seen; it names its conversation.
-            on_input: Input handler: replies to the questions of a task. Without it, and where it
-                returns None, the question is the answer (`Answer.needs_input`).
-            on_auth: Handles an authorization that the agent requests; where it returns None, or
-                the authorization was granted meanwhile, the client waits until the task continues.
-            input_timeout: Seconds that a handler has; as long as the turn if left out.
-            tools: Functions that the agent may call in each turn: see `ask`. Calls that `task`
-                itself contains are not run, because they may have been answered elsewhere.
-            timeout: Seconds of a turn, including handlers and tools.
-            max_turns: How many replies of the handlers a turn may take; 0 for none.
-            poll_interval: Seconds between two polls where the task has to be polled.
+            context_id: Id of the conversation to continue; by default the agent assigns a new one.
+            task: The task to continue, in its last known state; it names its conversation.
+            on_input: Input handler: a function that gets the `Interruption`
+                and returns the reply to the task's question. Without it, and where it returns
+                None, the question is the answer (`Answer.needs_input`).
+            on_auth: Handler of an authorization that the agent requests, called in the same way.
+                Where it returns None, or the authorization was granted meanwhile, the client waits
+                until the task continues.
+            input_timeout: Seconds that a handler has, more than 0; None, the default, for the time
+                that is left of the turn.
+            tools: Functions that the agent may call in each turn, or `ClientTools`, as for `ask`.
+                Calls that ``task`` itself contains are not run, because they may have been
+                answered elsewhere.
+            timeout: Seconds of a turn, including handlers and tools; more than 0, 86,400 (a day)
+                by default.
+            max_turns: Largest number of replies of the handlers in a turn; 0 for none, 32 by
+                default.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+
+        Returns:
+            The conversation; nothing is sent.
 
         Raises:
-            ValueError: A number that is not valid; or the task is of another conversation.
+            ValueError: A number is out of range, or the task belongs to another conversation.
             TypeError: An argument of another type.
+
+        Example:
+            Continue as long as the agent has questions::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    conversation = agent.conversation(on_input=lambda asked: input(asked.text))
+                    answer = conversation.ask("Book a table.")
+                    print(answer.text)
         """
 
     def get_task(
@@ -593,12 +733,29 @@ class Client:
         """Fetch the current state of a task (A2A 3.1.3).
 
         Args:
-            task_id: The task.
-            history_length: How many messages of its history to return at most; None leaves it to
-                the agent. Some agents truncate the stored history to the length requested.
+            task_id: Id of the task.
+            history_length: Largest number of messages of its history to return, 0 or more; None,
+                the default, leaves it to the agent. Some agents truncate the stored history to the
+                length requested.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The task in its current state.
 
         Raises:
-            TaskNotFoundError: The agent does not know it.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
+            A2AError: Any other failure of the call.
+            ValueError: The task id is empty, or an argument is out of range.
+            TypeError: An argument of another type.
+
+        Example:
+            Look at a task once::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    task = agent.get_task("task-1")
+                    print(task.state, task.text)
         """
 
     def list_tasks(
@@ -616,18 +773,27 @@ class Client:
         """List one page of tasks, the most recently updated first (A2A 3.1.4).
 
         Args:
-            context_id: Only tasks of this conversation.
-            status: Only tasks in this state.
-            limit: Tasks on a page, 1 to 100.
-            page_token: ``next_page_token`` of the previous page.
-            history_length: How many messages of each history to return at most.
-            status_timestamp_after: Only tasks whose status is not older than this; a time
-                without a time zone is read as UTC.
-            include_artifacts: Whether to return artifacts.
+            context_id: Only tasks of this conversation; all by default.
+            status: Only tasks in this state; all by default.
+            limit: Tasks on a page, 1 to 100, 50 by default.
+            page_token: ``next_page_token`` of the previous page; by default the first page.
+            history_length: Largest number of messages of each history to return, 0 or more; None,
+                the default, leaves it to the agent.
+            status_timestamp_after: Only tasks whose status is not older than this, as a
+                ``datetime`` or RFC 3339 text; a time without a time zone is read as UTC.
+            include_artifacts: Whether to return artifacts; False by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            One page; its ``next_page_token`` is empty on the last one.
 
         Raises:
             UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
                 optional, and does not offer it.
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
 
     def iter_tasks(
@@ -641,16 +807,31 @@ class Client:
         include_artifacts: bool = False,
         **options: Unpack[CallOptions],
     ) -> Iteration[Task]:
-        """Iterate over all tasks, page by page; for the arguments see `list_tasks`.
+        """Iterate over all tasks, page by page (A2A 3.1.4).
 
         ``limit`` and ``timeout`` apply to each page. A task that is updated meanwhile may be
         skipped.
 
+        Args:
+            context_id: Only tasks of this conversation; all by default.
+            status: Only tasks in this state; all by default.
+            limit: Tasks on a page, 1 to 100, 50 by default.
+            history_length: Largest number of messages of each history to return, 0 or more; None,
+                the default, leaves it to the agent.
+            status_timestamp_after: Only tasks whose status is not older than this, as a
+                ``datetime`` or RFC 3339 text; a time without a time zone is read as UTC.
+            include_artifacts: Whether to return artifacts; False by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
         Raises:
             InvalidAgentResponseError: The agent returns the same page again and again, or empty
                 pages without end.
-            ValueError: An argument that is not valid; raised by the call itself.
+            ValueError: An argument is out of range; raised by the call itself.
             TypeError: An argument of another type; raised by the call itself.
+            UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
+                optional, and does not offer it.
         """
 
     def wait(
@@ -661,21 +842,38 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Wait until a task is over or needs input, and return it in either state.
+        """Wait until a task is terminal or needs input, and return it in either state.
 
         Temporary failures do not end the wait. Nor does a task that waits for an authorization,
         which may be granted out of band (A2A 7.6), nor the question that the task asked before
         this client replied: some servers show it for a while.
 
         Args:
-            task_id: The task.
+            task_id: Id of the task.
             until: Predicate of the task that ends the wait, in place of the rule above.
-            poll_interval: Seconds between two polls; the first polls are quicker.
+            poll_interval: Seconds between two polls; the first polls are quicker; more than 0, 2
+                by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The task.
 
         Raises:
-            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            DeadlineExceededError: The timeout expired; ``task`` is the task in its last known
+                state.
             TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
-            TaskNotFoundError: The agent does not know it.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
+            ValueError: The task id is empty, or a number is out of range.
+            TypeError: An argument of another type.
+
+        Example:
+            Wait for a task for ten minutes at most::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    task = agent.wait("task-1", timeout=600)
+                    print(task.state, task.text)
         """
 
     def subscribe_to_task(
@@ -686,19 +884,33 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> EventStream:
-        """Yield the current state of a task, and then its events (A2A 3.1.6).
+        """Stream a task: its current state, and then its events (A2A 3.1.6).
 
-        A task that is over is its only event. For the rest see `stream_message`.
+        A terminal task is its only event. Cuts and polling are handled as by `stream_message`.
 
-        The official Python server of protocol 0.3 adds what it sends to a subscriber to the stored
-        task a second time: from then on, the task contains its text twice, for every client. That
-        server also hangs about 1,000 events after a subscriber has disconnected. A task of an
-        agent of 0.3 is therefore polled instead, and the log says so.
+        The official Python server of protocol 0.3 appends the chunks that it sends to a subscriber
+        to the stored task once more: from then on, the task contains its text twice, for every
+        client. That server also hangs about 1,000 events after a subscriber has disconnected.
+        Tasks of agents of protocol 0.3 are therefore polled, and a log message says so.
 
         Args:
-            task_id: The task.
-            force_subscription: Whether to subscribe at an agent of protocol 0.3 all the same.
-            poll_interval: Seconds between two polls where the task has to be polled.
+            task_id: Id of the task.
+            force_subscription: Whether to subscribe at an agent of protocol 0.3 in spite of that;
+                False by default.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
+                ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
+                client's `Timeouts` by default).
+
+        Returns:
+            The stream; nothing is sent before it is entered. Its methods raise the errors of the
+            call.
+
+        Raises:
+            TaskNotFoundError: Raised by the stream: the agent has no such task.
+            ValueError: The task id is empty, or a number is out of range.
+            TypeError: An argument of another type.
         """
 
     def cancel_task(
@@ -710,40 +922,80 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Ask the agent to cancel a task (A2A 3.1.5), and wait until the task is over.
+        """Ask the agent to cancel a task (A2A 3.1.5), and wait until the task is terminal.
 
-        Agents may accept the request and continue, or have completed the task meanwhile: check
-        the state of the returned task. A ``timeout`` that is left out is 60 s, or the client's own
-        if that is less.
+        Agents may accept the request and continue, or have completed the task meanwhile: check the
+        state of the returned task.
 
         Args:
-            task_id: The task.
-            confirm: Whether to wait until it is over; otherwise the agent's reply is returned.
-            metadata: A JSON object for the metadata of the request.
-            poll_interval: Seconds between two polls; the first polls are quicker.
+            task_id: Id of the task.
+            confirm: Whether to wait until the task is terminal; True by default. If False, the
+                agent's reply is returned.
+            metadata: A JSON object for the metadata of the request; none by default.
+            poll_interval: Seconds between two polls; the first polls are quicker; more than 0, 2
+                by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; 60 by default, or the client's own
+                if that is less), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The task in its last known state.
 
         Raises:
-            TaskNotCancelableError: The task is over already, or cannot be canceled.
-            TaskNotFoundError: The agent does not know it.
-            CancelUnconfirmedError: The task did not end in time; `task` is the task as last seen.
+            TaskNotCancelableError: The task is terminal already, or cannot be canceled.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
+            CancelUnconfirmedError: The task did not end in time; ``task`` is its last known state.
+            ValueError: The task id is empty, or a number is out of range.
+            TypeError: An argument of another type.
+
+        Example:
+            Cancel a task, whatever it has become meanwhile::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    task = agent.cancel_task("task-1")
+                    print(task.state)
         """
 
     def create_task_push_notification_config(
         self, config: TaskPushNotificationConfig, **options: Unpack[CallOptions]
     ) -> TaskPushNotificationConfig:
-        """Register an address to which the agent sends updates of ``config.task_id`` (A2A 3.1.7).
+        """Register an address to which the agent posts updates of a task (A2A 3.1.7).
+
+        Args:
+            config: The configuration, with the task's id and the address; `PushReceiver.config`
+                makes one.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The configuration as the agent stored it, with its id.
 
         Raises:
             PushNotificationNotSupportedError: The agent does not support push notifications.
             TaskNotFoundError: The agent does not know the task.
             ValueError: The task's id or the address is missing, or a text cannot be encoded.
-            TypeError: It is not a `TaskPushNotificationConfig`.
+            TypeError: The argument is not a `TaskPushNotificationConfig`.
         """
 
     def get_task_push_notification_config(
         self, task_id: str, config_id: str, **options: Unpack[CallOptions]
     ) -> TaskPushNotificationConfig:
-        """Fetch one push notification configuration of a task (A2A 3.1.8)."""
+        """Fetch one push notification configuration of a task (A2A 3.1.8).
+
+        Args:
+            task_id: Id of the task.
+            config_id: Id of the configuration.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Raises:
+            TaskNotFoundError: The agent does not know the task or the configuration.
+            PushNotificationNotSupportedError: The agent does not support push notifications.
+            ValueError: An id is empty.
+            TypeError: An argument of another type.
+        """
 
     def list_task_push_notification_configs(
         self,
@@ -756,18 +1008,39 @@ class Client:
         """List one page of the push notification configurations of a task (A2A 3.1.9).
 
         Args:
-            task_id: The task.
-            limit: Configurations on a page; None leaves it to the agent.
-            page_token: ``next_page_token`` of the previous page.
+            task_id: Id of the task.
+            limit: Configurations on a page, 0 or more; None, the default, leaves it to the agent.
+            page_token: ``next_page_token`` of the previous page; by default the first page.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Raises:
+            TaskNotFoundError: The agent does not know the task.
+            PushNotificationNotSupportedError: The agent does not support push notifications.
+            ValueError: The task id is empty, or the limit is out of range.
+            TypeError: An argument of another type.
         """
 
     def delete_task_push_notification_config(
         self, task_id: str, config_id: str, **options: Unpack[CallOptions]
     ) -> None:
-        """Delete one configuration of a task (A2A 3.1.10); deleting it again is not an error.
+        """Delete one push notification configuration of a task (A2A 3.1.10).
+
+        To delete a configuration again is not an error.
+
+        Args:
+            task_id: Id of the task.
+            config_id: Id of the configuration.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
             TaskNotFoundError: The agent does not know the task or the configuration.
+            PushNotificationNotSupportedError: The agent does not support push notifications.
+            ValueError: An id is empty.
+            TypeError: An argument of another type.
         """
 
     def call(
@@ -779,15 +1052,23 @@ class Client:
         reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
-            operation: The operation, of `holdfast.protocol.OPERATIONS`.
-            params: Its parameters; a message has its id already.
-            options: See `SendOptions`; ``on_unknown`` applies to messages.
+            operation: The operation, from `holdfast.protocol.OPERATIONS`.
+            params: The parameters of the operation; a message must have an id.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default). ``on_unknown``
+                applies to messages only.
+
+        Returns:
+            The typed answer with its headers, its raw body and its attempts.
 
         Raises:
             ValueError: The operation is answered by a stream, the message has no id, the request
                 does not name its task or configuration, or contains a value that cannot be sent
                 (an unpaired surrogate, or metadata that are not JSON).
             TypeError: The operation is not an `Operation`, or the parameters are not its own.
+            A2AError: The call failed.
         """
 
     def __enter__(self) -> Self: ...
@@ -1318,7 +1599,7 @@ class EventStream:
 class FanOut:
     """The results of messages to many agents; made by `Coordinator.fan_out`.
 
-    Iterate over it for the results in the order of completion, or call `results` for all of them in the
+    Iterate over it for the results in the order of completion, or it for all of them in the
     order of the messages. Both can be repeated and return the same results: each message is sent
     once. Each iteration starts with the first completed result. Nothing is sent before it is used;
     a fan-out that is never used causes a `RuntimeWarning`. To leave an
