@@ -1,0 +1,211 @@
+"""The code in docs/howto/observe.md runs as it stands, and does what the page says."""
+
+import contextlib
+import functools
+import json
+import logging
+import sys
+import types
+
+import msgspec
+import pytest
+from opentelemetry import trace
+from tests.kit.pages import Page, execute
+
+import holdfast
+from holdfast import observe
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, rate_limited, streams
+
+PAGE = Page("docs/howto/observe.md")
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a block against an agent that is rate limited and cuts its stream; returns both."""
+
+    async def run(text):
+        printed = []
+        agent = FakeAgent(streams("384,400", " km", every=1), url="http://localhost:9999")
+        connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+        monkeypatch.setattr(holdfast, "connect", connect)
+        agent.inject(rate_limited(retry_after=1), on="SendStreamingMessage")
+        agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+        await execute(PAGE.block(text), print=lambda *words: printed.append(words))
+        return agent, printed
+
+    return run
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Puts a small module in the place of a library that the tests do not install."""
+
+    def stand_in(name, **members):
+        module = types.ModuleType(name)
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    return stand_in
+
+
+async def test_each_level_logs_what_the_page_says(run, caplog, monkeypatch):
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    caplog.set_level(logging.DEBUG)
+    logger = logging.getLogger("holdfast")
+    before = logger.level
+
+    await run("basicConfig")
+
+    level, logger.level = logger.level, before
+    assert level == logging.INFO
+    said = {
+        (record.levelname, words)
+        for record in caplog.records
+        for words in ("attempt 1 failed after", "attempt 2 follows in", "reconnected to task")
+        if words in record.message
+    }
+    assert said == {
+        ("WARNING", "attempt 1 failed after"),
+        ("INFO", "attempt 2 follows in"),
+        ("INFO", "reconnected to task"),
+    }
+
+
+async def test_an_observer_sees_each_call_once(run):
+    _, printed = await run("def report")
+
+    assert printed == [("SendStreamingMessage", "ok", 5, "attempts")]
+
+
+def test_the_table_has_every_observation_with_its_fields():
+    base = observe.Observation.__struct_fields__
+    classes = {
+        name: set(kind.__struct_fields__) - set(base)
+        for name in observe.__all__
+        if isinstance(kind := getattr(observe, name), type)
+        and issubclass(kind, observe.Observation)
+        and kind is not observe.Observation
+    }
+    rows = [row.split(" | ") for row in PAGE.text.splitlines() if row.startswith("| `")]
+    table = {
+        row[0].strip("| `"): {field.strip("`| ") for field in row[2].split(", ")}
+        for row in rows
+        if row[0].strip("| `") in classes
+    }
+    assert table == classes
+
+
+async def test_a_coroutine_function_is_not_an_observer():
+    async def observer(observation):
+        pass
+
+    with pytest.raises(TypeError, match="observers"):
+        holdfast.connect("http://localhost:9999", observers=[observer])
+
+
+async def test_prometheus_counts_calls_retries_and_reconnects(run, stand_in):
+    counts = []
+
+    class Metric:
+        def __init__(self, name, documentation, labels, **_):
+            self.name, self.labels_count = name, len(labels)
+
+        def labels(self, *values):
+            assert len(values) == self.labels_count
+            return types.SimpleNamespace(
+                inc=lambda: counts.append((self.name, *values)),
+                observe=lambda seconds: counts.append((self.name, *values)),
+            )
+
+    stand_in("prometheus_client", Counter=Metric, Histogram=Metric)
+
+    await run("prometheus_client")
+
+    assert counts == [
+        ("a2a_retries", "moon", "RateLimitedError"),
+        ("a2a_reconnects", "moon"),
+        ("a2a_calls", "moon", "SendStreamingMessage", "ok"),
+        ("a2a_call_seconds", "moon", "SendStreamingMessage"),
+    ]
+
+
+async def test_structlog_gets_fields(run, stand_in):
+    events = []
+    log = types.SimpleNamespace(info=lambda event, **fields: events.append((event, fields)))
+    stand_in("structlog", get_logger=lambda: log)
+
+    await run("structlog")
+
+    [retry] = [fields for event, fields in events if event == "RetryScheduled"]
+    assert retry["error"].startswith("RateLimitedError: HTTP 429")
+    assert json.loads(json.dumps(retry)) == retry
+
+
+async def test_the_instrumentation_of_aiohttp_is_switched_on(run, stand_in):
+    switched = []
+    instrumentor = types.SimpleNamespace(instrument=lambda: switched.append(True))
+    stand_in("opentelemetry.instrumentation")
+    stand_in(
+        "opentelemetry.instrumentation.aiohttp_client",
+        AioHttpClientInstrumentor=lambda: instrumentor,
+    )
+
+    await run("AioHttpClientInstrumentor")
+
+    assert switched == [True]
+
+
+async def test_a_layer_makes_a_span_of_each_request_and_sends_its_context(run, monkeypatch):
+    spans = []
+
+    class Tracer:
+        @contextlib.contextmanager
+        def start_as_current_span(self, name, *, kind, attributes):
+            spans.append(name)
+            context = trace.SpanContext(
+                int(TRACE_ID, 16), len(spans), is_remote=False, trace_flags=trace.TraceFlags(1)
+            )
+            with trace.use_span(trace.NonRecordingSpan(context)) as span:
+                yield span
+
+    monkeypatch.setattr(trace, "get_tracer", lambda name: Tracer())
+
+    agent, _ = await run("class Spans")
+
+    assert spans == ["SendStreamingMessage", "SubscribeToTask", "GetTask", "GetTask"]
+    parents = [
+        request.headers["traceparent"]
+        for request in agent.received
+        if request.operation != "GetAgentCard"
+    ]
+    numbers = [1, 1, 2, 3, 4]  # two attempts of the first request
+    assert parents == [f"00-{TRACE_ID}-{number:016x}-01" for number in numbers]
+
+
+async def test_statistics_are_those_of_the_endpoints(run):
+    _, printed = await run("retry_tokens")
+
+    card, calls, (everything,) = printed
+    assert card[1:3] == ("closed", 1)
+    assert calls[1:3] == ("closed", 5)
+    names = observe.EndpointStats.__struct_fields__
+    assert set(everything["endpoints"][0]) == set(names)
+    assert all(f"`{name}`" in PAGE.text for name in names)
+    assert msgspec.json.encode(everything)
+
+
+def test_every_block_is_run():
+    PAGE.check_complete(
+        "basicConfig",
+        "def report",
+        "prometheus_client",
+        "structlog",
+        "AioHttpClientInstrumentor",
+        "class Spans",
+        "retry_tokens",
+    )
+
+
+def test_every_link_leads_somewhere():
+    PAGE.check_links()
