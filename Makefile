@@ -109,7 +109,7 @@ bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figu
 compare: $(VENV)/.test $(SDK_VENV)/.sdk $(AG2_VENV)/.sdk ## put clients side by side through the same faults; ARGS='--calls 5' for a glance
 	$(BIN)/python benchmarks/side_by_side.py $(ARGS)
 
-# A quarter of an hour on two cores. PLOT=<file> is where to draw it: docs/outage.svg for the page.
+# A quarter of an hour on two cores. PLOT=<file> is where to draw it: docs/explanation/outage.svg for the page.
 PLOT ?= build/outage.svg
 outage: $(VENV)/.plot ## print what outages cost, and draw it; PLOT=<file>, ARGS='--seeds 2' for a glance
 	mkdir -p build

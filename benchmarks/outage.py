@@ -1,6 +1,6 @@
 """The load of an outage, and the time that callers need to recover from it.
 
-    python benchmarks/outage.py [--seeds 100] [--plot docs/outage.svg]
+    python benchmarks/outage.py [--seeds 100] [--plot docs/explanation/outage.svg]
     python benchmarks/outage.py --least
 
 Many clients call one server, which is away for a while: it refuses all at once, or takes requests

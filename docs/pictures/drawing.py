@@ -185,13 +185,9 @@ height="{height}" role="img" aria-labelledby="title desc">
 
 
 def seconds(value: float) -> str:
-    """Return a number of seconds as text, in minutes or hours if it is a whole number of them."""
-    for unit, length in (("h", 3600), ("min", 60)):
-        if value >= 2 * length or value == length == 3600:
-            count = value / length
-            if count == int(count):
-                return f"{int(count)} {unit}"
-    return f"{value:g} s"
+    """Return a number of seconds as text, or of hours if it is a whole one."""
+    hours, rest = divmod(value, 3600)
+    return f"{hours:g} h" if hours and not rest else f"{value:g} s"
 
 
 def _points(points: Sequence[Point]) -> str:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import breaker_states
 import cut_stream
+import retry_decision
+import timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +25,10 @@ __all__ = ["FOLDER", "PICTURES", "main"]
 FOLDER = Path(__file__).parent
 
 PICTURES: dict[str, Callable[[], Picture]] = {
+    "breaker-states": breaker_states.picture,
     "cut-stream": cut_stream.picture,
+    "retry-decision": retry_decision.picture,
+    "timeouts": timeouts.picture,
 }
 """By the name of the SVG: the function that returns the picture."""
 

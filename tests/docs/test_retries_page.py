@@ -1,4 +1,4 @@
-"""The code in docs/bad-days.md runs as it stands, and does what the page says."""
+"""The code in docs/explanation/retries.md runs as it stands, and does what the page says."""
 
 import functools
 
@@ -8,8 +8,7 @@ from tests.kit.pages import Page, execute
 import holdfast
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse
 
-PAGE = Page("docs/bad-days.md")
-the_one_with = PAGE.block
+PAGE = Page("docs/explanation/retries.md")
 
 ONCE = holdfast.Resilience(retry=holdfast.RetryPolicy(max_retries=0))
 
@@ -20,7 +19,7 @@ def agent_at(url="https://agent.example.com", behaviour="384,400 km"):
 
 @pytest.fixture
 def reach(monkeypatch):
-    """Lets what the page connects to be fake agents."""
+    """Has the page connect to fake agents."""
 
     def reach(*agents):
         connect = functools.partial(holdfast.connect, engine=FakeNetwork(*agents))
@@ -29,27 +28,27 @@ def reach(monkeypatch):
     return reach
 
 
-async def away(client, agent):
-    """Lets the circuit to an agent open."""
+async def open_circuit(client, agent):
+    """Opens the circuit to an agent."""
     agent.inject(Refuse(), times=5)
     for _ in range(5):
         with pytest.raises(holdfast.A2AConnectionError):
             await client.ask("Are you there?")
 
 
-async def test_all_of_it_is_part_of_one_value(reach):
+async def test_all_policies_are_one_value(reach):
     reach(agent_at())
 
-    names = await execute(the_one_with("ConcurrencyPolicy"))
+    names = await execute(PAGE.block("ConcurrencyPolicy"))
 
     stats = names["agent"].stats()
     assert (await names["agent"].ask("How far?")).text == "384,400 km"
     assert (stats.in_flight, stats.waiting) == (0, 0)
 
 
-def test_what_the_page_calls_default_is_default():
-    told, standard = holdfast.Resilience, holdfast.Resilience.standard()
-    assert standard == told(
+def test_defaults_on_the_page_are_those_of_the_policies():
+    standard = holdfast.Resilience.standard()
+    assert standard == holdfast.Resilience(
         retry=holdfast.RetryPolicy(max_retries=3),
         budget=holdfast.BudgetPolicy(tokens=10, success_gives=0.1, seconds_per_token=10),
         breaker=holdfast.BreakerPolicy(
@@ -73,12 +72,12 @@ def test_what_the_page_calls_default_is_default():
     assert standard.timeouts.first_byte == 120
 
 
-async def test_a_circuit_that_is_open_says_when_to_come_back():
+async def test_open_circuit_says_when_to_call_again():
     agent, lines = agent_at(), []
     client = holdfast.connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
-    await away(client, agent)
+    await open_circuit(client, agent)
 
-    await execute(the_one_with("except holdfast.Circuit"), agent=client, print=lines.append)
+    await execute(PAGE.block("except holdfast.Circuit"), agent=client, print=lines.append)
 
     assert str(lines[0]).startswith("nothing was sent, as the circuit to the agent is open")
 
@@ -86,16 +85,16 @@ async def test_a_circuit_that_is_open_says_when_to_come_back():
 async def test_a_circuit_is_opened_and_reset_by_hand():
     agent, printed = agent_at(), []
     client = holdfast.connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
-    await away(client, agent)
+    await open_circuit(client, agent)
 
     await execute(
-        the_one_with("circuit.open()"), agent=client, print=lambda *words: printed.extend(words)
+        PAGE.block("circuit.open()"), agent=client, print=lambda *words: printed.extend(words)
     )
 
     state, failures, last = printed
     assert (state, failures) == ("closed", 0)
     assert "refused" in last.cause
-    await away(client, agent)
+    await open_circuit(client, agent)
     assert client.circuit.state == "open"
 
 
@@ -103,7 +102,7 @@ async def test_observer_is_notified_when_a_circuit_opens(reach):
     agent, lines = agent_at(), []
     reach(agent)
 
-    names = await execute(the_one_with("CircuitChanged"), print=lambda *words: lines.append(words))
+    names = await execute(PAGE.block("CircuitChanged"), print=lambda *words: lines.append(words))
     client = names["agent"]
     agent.inject(Refuse(), times=100)
     for _ in range(2):
@@ -115,14 +114,12 @@ async def test_observer_is_notified_when_a_circuit_opens(reach):
     assert (state, failures) == ("open", 5)
 
 
-async def test_a_client_tells_what_it_knows():
+async def test_stats_show_each_endpoint():
     agent, printed = agent_at(), []
     client = holdfast.connect(agent.url, engine=FakeNetwork(agent))
     await client.ask("How far?")
 
-    await execute(
-        the_one_with("to_dict"), agent=client, print=lambda *words: printed.append(words)
-    )
+    await execute(PAGE.block("to_dict"), agent=client, print=lambda *words: printed.append(words))
 
     card, calls, everything = printed
     assert card[1:] == calls[1:] == ("closed", 10.0, 0)
@@ -137,7 +134,3 @@ def test_every_block_is_run():
         "CircuitChanged",
         "to_dict",
     )
-
-
-def test_every_link_leads_somewhere():
-    PAGE.check_links()
