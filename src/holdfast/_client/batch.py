@@ -57,10 +57,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             an earlier run sent another message under this key; or the ValueError or TypeError
             of an invalid message.
         duration: Seconds that the message took in this run.
-        was_resumed: Whether an earlier run sent the message, or may have sent it.
-        agent: The agent that the earlier run sent it to, as the journal names it: see
-            `CallRecord.agent`. It may differ from the name that this run uses, or be another
-            agent. None if `was_resumed` is False.
+        was_resumed: Whether an earlier run sent the message, or may have sent it; False by
+            default.
+        agent: Name of the agent that the earlier run sent it to, as in `CallRecord.agent`. It may
+            differ from the name that this run uses, or be another agent. None if ``was_resumed``
+            is False.
     """
 
     key: str

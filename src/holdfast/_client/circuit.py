@@ -20,7 +20,7 @@ _RANKS: dict[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 
 
 class Circuit:
-    """The circuit breakers between a client and its agent, in the running event loop.
+    """Circuit breakers between a client and its agent, in the running event loop.
 
     Each endpoint has a breaker: the one that serves the card, and those that take calls. Until
     the client has a card, the properties show the breaker of the card's endpoint. With several

@@ -79,14 +79,14 @@ class ClientTools:
             unchanged. False by default.
 
     Attributes:
-        max_turns: Turns in which the agent may call tools for one answer.
-        max_tool_calls: Calls that may run for one answer.
+        max_turns: Largest number of turns in which the agent may call tools for one answer.
+        max_tool_calls: Largest number of calls that may run for one answer.
         raises: Whether an exception ends the answer.
         tools: The tools by name.
 
     Raises:
         TypeError: An item is not a function with a name, or a parameter cannot be described.
-        ValueError: Two functions have the same name, or `max_turns` or `max_tool_calls` is not
+        ValueError: Two functions have the same name, or ``max_turns`` or ``max_tool_calls`` is not
             positive.
     """
 

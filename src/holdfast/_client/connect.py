@@ -104,47 +104,51 @@ def connect(
     call_layers: Sequence[Layer] = (),
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
-    """Make a client for one agent. Nothing is fetched before the first call.
+    """Make a client for one agent; nothing is fetched before the first call.
 
-    A card that is passed is checked here; for a card that has to be fetched or read from a file,
-    the first call reports the same problems as an `A2AError`.
+    A card that is passed is checked immediately; for a card that has to be fetched or read from a
+    file, the first call reports the same problems as an `A2AError`.
 
     Args:
         agent: The agent: its origin or address (the card is fetched from the well-known path below
-            it), the card's own URL, a `Path` to the card's file, the card, or its JSON object. Or
-            a list of these: replicas of the same agent. Calls about a task or a conversation go
-            to the replica that created it; while that replica is unreachable, to the others if
-            they share its store.
+            it), the card's own URL, a ``Path`` to the card's file, the card, or its JSON object
+            (`AgentTarget`). Or a list of these: replicas of the same agent. Calls about a task or
+            a conversation go to the replica that created it; while that replica is unreachable, to
+            the others if they share its store.
         auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`,
-            which is called as the card's security requirements say; see `AuthInterceptor`.
-        timeout: Seconds for a whole call, including all retries.
-        card_ttl: Seconds for which the card is cached if its server does not say
-            (``Cache-Control``); 0 shares a card only among the calls that wait for its fetch.
+            which is asked for the credentials that the card's security requirements name, as by
+            `AuthInterceptor`. None by default.
+        timeout: Seconds for a whole call, including all retries; more than 0, 900 by default.
+        card_ttl: Seconds for which the card is cached if its server sends no ``Cache-Control``;
+            300 by default. 0 shares a card only among the calls that wait for the same fetch.
         card_verifier: Verifies the signatures of the agent's card: a `CardVerifier`, or a
             function, plain or async, that gets the JSON object of a signed card as received, and
             raises if a signature is wrong. Of a verified card, only what its signature covers is
-            used; a card whose signature is wrong is refused; see `Client.card_verification` for
-            the result. Pass a card as its JSON object or file: an `AgentCard` may lack members
-            that were signed.
+            used; a card whose signature is wrong is refused; `Client.card_verification` is the
+            result. None, the default, verifies nothing. Pass a card as its JSON object or file: an
+            `AgentCard` may lack members that were signed.
         require_signature: Whether to refuse a card that is not verified, because it has no
-            signature or because its key is unknown. Nothing is sent to the agent then.
-        resilience: Retries, timeouts and other policies; `Resilience.standard()` if left out.
-        limits: How large a reply to accept; see `Limits` for the defaults.
-        engine: Carries the requests: an `HttpEngine` or an `aiohttp.ClientSession`, which is
-            used and not closed; an `AiohttpEngine` of the client's own if left out.
-        tls: Which authorities to trust and which certificate to present, for the client's own
-            connections. A caller-supplied engine has its own: `AiohttpEngine(ssl=TlsConfig(…))`.
-        shared: State of agents that several clients share. Clients with the same
-            `Resilience.budget` share that retry budget.
-        env: Wall time, randomness and ids; for tests.
+            signature or because its key is unknown; then nothing is sent to the agent. False by
+            default.
+        resilience: Retries, timeouts and other policies; `Resilience.standard` by default.
+        limits: Bounds on the size of replies; ``Limits()`` by default.
+        engine: The HTTP engine: an `HttpEngine` or an ``aiohttp.ClientSession``, which is used and
+            not closed; by default an `AiohttpEngine` of the client's own.
+        tls: TLS settings for the client's own connections: authorities to trust, and a certificate
+            to present. A caller-supplied engine has its own: ``AiohttpEngine(ssl=TlsConfig(…))``.
+            The system's authorities by default.
+        shared: State of agents (circuits, budgets, versions) that several clients share; by
+            default a client has its own. Clients with the same `Resilience.budget` share that
+            retry budget.
+        env: Source of wall time, random numbers and ids, for tests; the system's by default.
         url: Address of the agent's interface, in place of the card's. An address that begins
             with ``grpc://``, or with ``grpcs://`` for TLS, restricts the client to gRPC.
         tenant: Tenant, in place of the card's.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
             the card has none of them, or the list is empty, the card's order counts. An interface
             of the newer protocol version comes before one with a preferred binding. ``"GRPC"``
-            needs the extra ``grpc``; without it, and with a custom `engine`, which gRPC does not
-            use, a gRPC interface is not chosen unless you name the binding.
+            needs the extra ``grpc``; without it, and with a custom ``engine``, which gRPC does not
+            use, a gRPC interface is not chosen unless the list names the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
         protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, whatever the card says. If
@@ -154,73 +158,92 @@ def connect(
         allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
             this option, 0.3 is never used with such an agent: an undeclared older version may be
             an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
-            is refused together with ``"1.0"``. Both options are refused together with `tenant`,
-            which 0.3 does not have.
+            is refused together with ``"1.0"``. Both options are refused together with ``tenant``,
+            which 0.3 does not have. False by default.
         transport_producers: Make the transports of custom bindings, by the names of the bindings
-            in cards; see `TransportProducer`.
-        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card
-            or `url` writes it; the channel is used as it is, shared by all calls to that address,
+            in cards: functions that get a card and one of its interfaces, and return a `Transport`
+            (`TransportProducer`). None by default.
+        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card or
+            ``url`` writes it; the channel is used as it is, shared by all calls to that address,
             and never closed. If left out, the client has channels of its own, with the TLS of
-            `tls`, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, such
-            as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process must
-            not make gRPC calls.
-        configuration: Configuration of messages where a call does not say (A2A 3.2.2).
-        streaming: Whether to use streams where the agent offers them; otherwise tasks are polled.
-        on_unknown: What to do about a message that was sent and whose reply was lost.
-            ``"reconcile"`` searches for the task that the message created, which then stands for
-            the reply (see `ReconcilePolicy`), and raises `OutcomeUnknownError` if none is found;
-            ``"raise"`` raises it at once. The other two values send the same message again, up to
-            `RetryPolicy.max_retries` times. They are for messages that may be executed twice:
-            ``"resend_if_absent"`` resends after a search that was complete and found no task. It
-            assumes that the agent's list shows every task soon, with the messages that created it,
-            and that no request is delayed in the network for longer;
+            ``tls``, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme,
+            such as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process
+            must not make gRPC calls.
+        configuration: Configuration of messages whose call sets none (A2A 3.2.2); none by default.
+        streaming: Whether to use streams if the agent offers them; otherwise tasks are polled.
+            True by default.
+        on_unknown: Handling of a message that was sent and whose reply was lost. ``"reconcile"``,
+            the default, searches for the task that the message created, which then replaces the
+            reply (`ReconcilePolicy` bounds the search), and raises `OutcomeUnknownError` if none
+            is found; ``"raise"`` raises it at once. The other two values send the same message
+            again, up to `RetryPolicy.max_retries` times. They are for messages that may be
+            executed twice: ``"resend_if_absent"`` resends after a search that was complete and
+            found no task. It assumes that the agent's list shows every task soon, with the
+            messages that created it, and that no request is delayed in the network for longer;
             ``"resend"`` assumes nothing and does not search.
-        context_ids: Which side creates the id of a conversation: ``"agent"``, or ``"client"``,
-            which makes a lost reply findable where an agent stores no messages. The protocol lets
-            agents refuse a client's context id (A2A 3.4.1); the message is then sent again without
-            one.
-        journal: Where calls are recorded before they are sent, so that none is lost when the
-            process crashes: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
-            four slashes for an absolute path); or a `Journal`, which may be shared and is not
-            closed. See `Client.pending`.
+        context_ids: The side that creates the id of a conversation: ``"agent"``, the default, or
+            ``"client"``, which makes a lost reply findable where an agent stores no messages. The
+            protocol lets agents refuse a client's context id (A2A 3.4.1); the message is then sent
+            again without one.
+        journal: Journal in which calls are recorded before they are sent, so that none is lost
+            when the process crashes: a file, as ``"calls.db"``, a ``Path``, or
+            ``"sqlite:///calls.db"`` (with four slashes for an absolute path); or a `Journal`,
+            which may be shared and is not closed. `Client.pending` returns the calls without an
+            outcome. None, the default, records nothing.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
             can serve every task. None lets the client find out: while the replica that created a
             task is unreachable, it asks the others for the task. True assumes it from the start,
             which helps if that replica fails before the client has found out. False keeps each
             task at the replica that created it.
-        headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
-            (of the card's first interface, where the card was passed) and nowhere else.
+        headers: HTTP headers to send with every request. Like ``auth``, they go to the origin of
+            ``agent`` and ``url`` (of the card's first interface, where the card was passed) and
+            nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, requested with every call
             (A2A 4.6). An extension that the card does not declare, and one that the card requires
             and neither this option nor the call names, is an error before anything is sent.
-        credential_origins: Further origins that may get `auth` and `headers`. Messages are sent to
-            the origin that the card names in any case. If neither this option nor `agent` or `url`
-            names it, the logger ``holdfast.security`` warns once.
+        credential_origins: Further origins that may get ``auth`` and ``headers``. Messages are
+            sent to the origin that the card names in any case. If neither this option nor
+            ``agent`` or ``url`` names it, the logger ``holdfast.security`` warns once.
         allowed_networks: Networks that the card or a redirect may point into, such as
             ``"10.0.0.0/8"``. An address from another origin may point into other private,
             link-local or loopback networks only where the agent's own address is at least as
             private, and never to a cloud's metadata service.
-        reach: Which addresses this client may connect to (SSRF protection): ``"any"``, or
-            ``"public"`` for public addresses and `allowed_networks` only. Use ``"public"`` in
-            services that get agents' addresses from their users. It covers `agent` and `url`,
+        reach: Addresses that this client may connect to (SSRF protection): ``"any"``, the default,
+            or ``"public"`` for public addresses and ``allowed_networks`` only. Use ``"public"`` in
+            services that get agents' addresses from their users. It covers ``agent`` and ``url``,
             cards, redirects, interfaces over HTTP and gRPC, key sets, and the authorization server
-            of `auth`, and checks the IP address of each connection (`NetworkPolicyError`). A name
-            that a proxy or `grpc_channel_factory` resolves is refused, because the client cannot
-            check its address.
-        interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
-        consumers: Called with the tasks and messages that sending and waiting return; see
-            `Consumer`.
-        observers: Plain functions that are called with each event; see `Observer`. An exception
-            of an observer is logged, and the first one is also a `RuntimeWarning`.
-        call_layers: Custom layers around each call with all its attempts, outermost first.
-        attempt_layers: Custom layers around each attempt, outermost first.
+            of ``auth``, and checks the IP address of each connection (`NetworkPolicyError`). A
+            name that a proxy or ``grpc_channel_factory`` resolves is refused, because the client
+            cannot check its address.
+        interceptors: Objects whose methods are called before and after each call, and may change
+            it or answer it early (`Interceptor`). An `AuthInterceptor` among them is the same as
+            ``auth``. None by default.
+        consumers: Functions or coroutine functions that are called with each task, message or
+            event that sending and waiting return, the task after it, and the agent's card
+            (`Consumer`). Their exceptions are raised to the caller. None by default.
+        observers: Plain functions that are called with each `Observation`, such as `AttemptFailed`
+            or `CallFinished` (`Observer`). An exception of an observer is logged, and the first
+            one is also a ``RuntimeWarning``. None by default.
+        call_layers: Custom layers around each call with all its attempts, outermost first:
+            functions that get a `Transport` and return one (`Layer`). None by default.
+        attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.
+
+    Returns:
+        The client; close it, or use it as an async context manager.
 
     Raises:
         ValueError: An address, a header, a binding or a number that is not valid, or options
             that contradict each other; or no interface of the card that was passed may be used.
-        InvalidAgentCardError: The card that was passed is not usable; `field` names the cause.
+        InvalidAgentCardError: The card that was passed is not usable; ``field`` names the cause.
         ImportError: gRPC is requested, and its extra is not installed.
         TypeError: An argument of another type.
+
+    Example:
+        Ask one agent, with a deadline of a minute for each call::
+
+            async with holdfast.connect("http://localhost:9999", timeout=60) as agent:
+                answer = await agent.ask("How far is the moon?")
+                print(answer.text)
     """
     settings = check_connect_options(
         auth=auth,
@@ -483,18 +506,36 @@ async def ask(
     tools: ClientTools | Iterable[Callable[..., Any]] = (),
     **options: Unpack[ConnectOptions],
 ) -> Answer:
-    """Send one message to an agent: connect, send, wait for the answer, close.
+    """Send one message to an agent, and return the answer; opens and closes a client for it.
 
     Args:
-        agent: See `connect`.
-        message: See `Client.ask`.
-        tools: See `Client.ask`.
-        options: See `connect`.
+        agent: Address of the agent, its card's file, its card, or a list of replicas, as for
+            `connect`.
+        message: The `Content` to send: text, parts, a `Message` or its JSON object.
+        tools: Functions that the agent may call, or `ClientTools`, as for `Client.ask`.
+        options: Options of `connect`: ``auth``, ``timeout`` (seconds, 900 by default),
+            ``card_ttl`` (seconds, 300 by default), ``card_verifier``, ``require_signature``,
+            ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``, ``url``,
+            ``tenant``, ``bindings``, ``supported_protocol_bindings``, ``protocol_version``,
+            ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``, ``configuration``,
+            ``streaming``, ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``,
+            ``headers``, ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
+            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+
+    Returns:
+        The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+        message.
 
     Raises:
-        A2AError: See `Client.ask`.
-        ValueError: See `connect`.
-        TypeError: See `connect`.
+        A2AError: The call failed; ``executed`` says whether the agent executed the message.
+        ValueError: The message has no content, or an option is not valid.
+        TypeError: An argument of another type.
+
+    Example:
+        Ask one question::
+
+            answer = await holdfast.ask("http://localhost:9999", "How far is the moon?")
+            print(answer.text)
     """
     try:
         client = connect(agent, **options)

@@ -45,9 +45,9 @@ Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
 """The content of a message: text, one part, several parts, a message, or a message's JSON object.
 
 The object may have the form of protocol 1.0 or 0.3, whichever the agent speaks, or the form before
-0.3: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A member that no version
-defines is a ValueError. A `Message` or `Part` of the official SDK is accepted too, and a
-`TextPart`, `FilePart` or `DataPart` of its version 0.3.
+0.3: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. Members that no version
+defines are refused with a ValueError. A `Message` or `Part` of the official SDK is accepted too,
+and a `TextPart`, `FilePart` or `DataPart` of its version 0.3.
 """
 
 
@@ -99,11 +99,11 @@ def file_part(
             send the address with `url_part`.
 
     Raises:
-        OSError: The file cannot be read, is larger than `max_bytes`, or is not a regular file: a
+        OSError: The file cannot be read, is larger than ``max_bytes``, or is not a regular file: a
             FIFO or a device might never end. Pipes of this process (``/dev/fd/…``) are read to
             their end.
-        ValueError: The path is empty or has a NUL character, or the name of the file is not
-            UTF-8 and `filename` is not given.
+        ValueError: The path is empty or has a NUL character, or the name of the file is not UTF-8
+            and ``filename`` is not given.
         TypeError: An argument of another type.
     """
     import mimetypes  # slow to import, and needed only here
@@ -218,12 +218,12 @@ def to_message(
     """Return a complete message to send.
 
     Args:
-        content: See `Content`. A message keeps its own id, role, task id and context id.
+        content: The `Content` to send. A message keeps its own id, role, task id and context id.
         new_id: Id for a message that has none.
-        task_id: The task that it continues.
-        context_id: The conversation that it belongs to.
+        task_id: Id of the task that the message continues; none by default.
+        context_id: Id of the conversation that the message belongs to; none by default.
         metadata: A JSON object to add to the message's own metadata; it takes precedence if both
-            have a member.
+            have a member. None by default.
 
     Raises:
         ValueError: The content is empty, a part does not have exactly one of text, raw, url and

@@ -93,21 +93,23 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 InterruptionHook: TypeAlias = Callable[[Interruption], Awaitable[Content | None] | Content | None]
-"""Returns the reply to an interruption, or None for no reply; may be a coroutine function.
+"""Input handler: function that returns the reply to an `Interruption`, or None for no reply.
 
 The reply is anything that `Client.ask` accepts as a message, such as text. It is not a `Reply`,
-which layers return.
+which layers return. The handler may be a coroutine function.
 
 A hook that is not a coroutine function blocks the event loop while it runs, and deadlines too.
-That is acceptable for the built-in `input()` if nothing else runs; the program then notices a
-first Ctrl-C only after Enter, a second one immediately. In a thread (`asyncio.to_thread`) the hook
-does not block the loop, but a thread cannot be cancelled, and the program does not exit before
-Enter.
+That is acceptable for the built-in ``input()`` if nothing else runs; the program then notices a
+first Ctrl-C only after Enter, a second one immediately. In a thread (``asyncio.to_thread``) the
+hook does not block the loop, but a thread cannot be cancelled, and the program does not exit
+before Enter.
 """
 
 
 class Conversation:
-    """A conversation with one agent, turn by turn; made by `Client.conversation`.
+    """Conversation with one agent, turn by turn; made by `Client.conversation`.
+
+    Each message carries the conversation's context id, and its task id while the task is open.
 
     Not safe for concurrent use: one turn at a time.
     """
@@ -172,7 +174,7 @@ class Conversation:
         """Send a message, and wait for the answer.
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
             metadata: A JSON object for the metadata of the request (``params.metadata``), and of
                 the requests that send the hooks' replies.
             message_metadata: A JSON object to add to the message's own metadata
@@ -180,6 +182,7 @@ class Conversation:
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
             **options: See `SendOptions`; the default timeout is that of the conversation.
+            **options: CONV
 
         Returns:
             The answer. If its `needs_input` is true, the agent waits for another message, and no
@@ -187,7 +190,18 @@ class Conversation:
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            A2AError: See `stream_message`.
+            A2AError: Any other failure, as listed at `stream_message`.
+            ValueError: The message has no content, or an argument is out of range.
+            TypeError: An argument of another type.
+
+        Example:
+            Carry an answer over into the next question::
+
+                async with holdfast.connect("http://localhost:9999") as agent:
+                    conversation = agent.conversation()
+                    await conversation.ask("How far is the moon?")
+                    answer = await conversation.ask("And in miles?")
+                    print(answer.text)
         """
         turn = self.stream_message(
             message,
@@ -220,11 +234,15 @@ class Conversation:
           took too long. Continue with `wait`, which runs no call again.
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object for the metadata of the request: see `ask`.
-            message_metadata: A JSON object to add to the message's own metadata: see `ask`.
-            accepted_output_modes: Media types that the caller accepts: see `ask`.
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            metadata: A JSON object for the metadata of the request (``params.metadata``), and of
+                the requests that send the hooks' replies.
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it takes precedence if both have a member.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
             **options: See `SendOptions`; the default timeout is that of the conversation.
+            **options: CONV
 
         Returns:
             The stream of one turn; nothing is sent before it is entered.
@@ -253,6 +271,7 @@ class Conversation:
 
         Args:
             **options: See `SendOptions`; the default timeout is that of the conversation.
+            **options: CONV
 
         Returns:
             The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
@@ -261,7 +280,9 @@ class Conversation:
 
         Raises:
             RuntimeError: There is no open task, or a turn is in flight.
-            A2AError: See `stream_message`.
+            A2AError: The turn failed, as listed at `stream_message`.
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
         self._check_idle()
         task = self.task

@@ -77,7 +77,7 @@ _FAN_OUT_OPTIONS = (
 
 
 class Coordinator(ClosingContext):
-    """Calls many agents. Use it as an async context manager, in one event loop.
+    """Client of many agents; use it as an async context manager, in one event loop.
 
     All agents share the connections and the state of their endpoints. While the circuit breaker
     of an agent is open, calls to that agent fail immediately with a `CircuitOpenError`.
@@ -91,13 +91,25 @@ class Coordinator(ClosingContext):
             turns. If there are several agents, no agent may hold more slots than it leaves free,
             so that an agent that hangs cannot take all of them. As many hanging agents as there
             are slots still can: set it higher than the number of agents that may hang.
-        options: See `connect`. They apply to every agent, ``auth`` and ``headers`` too: pass
-            clients if those differ. The coordinator closes an ``engine`` or ``journal`` that it
-            created itself.
+        options: Options of `connect`, which apply to every agent: ``auth``, ``timeout`` (seconds,
+            900 by default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
+            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
+            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
+            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
+            an ``engine`` or ``journal`` that it created itself.
 
     Raises:
         ValueError: An address, a name or an option is not valid.
         TypeError: An argument of another type.
+
+    Example:
+        Ask two agents at once::
+
+            agents = {"moon": "http://localhost:9999", "sun": "http://localhost:9998"}
+            async with holdfast.Coordinator(agents) as coordinator:
+                for result in await coordinator.fan_out("How far are you?"):
+                    print(result.agent, result.error or result.answer.text)
     """
 
     def __init__(
@@ -219,14 +231,17 @@ class Coordinator(ClosingContext):
     async def delegate(
         self, agent: str, message: Content, **options: Unpack[SendOptions]
     ) -> AgentResult:
-        """Send a message to one agent as `Client.ask` does; an `A2AError` is in the result.
+        """Send a message to one agent, as `Client.ask` does; an `A2AError` is in the result.
 
         The wait for a concurrency slot counts against the timeout of the call.
 
         Args:
             agent: The name of the agent.
-            message: Text, parts, a `Message` or its JSON object.
-            options: See `SendOptions`.
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The answer or the error; `AgentResult.unwrap` raises the error.
@@ -235,6 +250,13 @@ class Coordinator(ClosingContext):
             ValueError: There is no agent with this name, or the message has no content.
             TypeError: An argument of another type.
             RuntimeError: The coordinator is closed.
+
+        Example:
+            Ask the agent that fits::
+
+                async with holdfast.Coordinator({"moon": "http://localhost:9999"}) as coordinator:
+                    result = await coordinator.delegate("moon", "How far are you?", timeout=60)
+                    print(result.error or result.answer.text)
         """
         self._check_open()
         return await self._agent(agent).ask(
@@ -259,7 +281,7 @@ class Coordinator(ClosingContext):
         ``await`` the fan-out for all results, in the order of the messages; or iterate over it for
         each result as it completes. An `A2AError` of one agent is in that agent's result, and
         delays no other. To stop early, leave the iteration inside of ``async with``. To run it in
-        a task of its own, pass it to `asyncio.ensure_future`; it is not a coroutine, but its
+        a task of its own, pass it to ``asyncio.ensure_future``; it is not a coroutine, but its
         ``results()`` is.
 
         Args:
@@ -267,26 +289,39 @@ class Coordinator(ClosingContext):
                 an agent's name and a message, such as ``zip(names, messages)`` or the ``items()``
                 of a dict. An agent may occur more than once.
             agents: The names of the agents that receive the one message; all agents by default.
-            min_results: Number of agents that have to answer; 1 by default. A task that failed,
-                was rejected or needs input does not count as an answer.
-            within: Seconds for the whole fan-out; an agent without an answer by then has a
-                `DeadlineExceededError`. No limit by default. The timeout of each call also counts
-                from the start of the fan-out, and includes its wait for a concurrency slot.
+            min_results: Number of agents that have to answer; at least 1, 1 by default. A task
+                that failed, was rejected or needs input does not count as an answer.
+            within: Seconds for the whole fan-out, more than 0; an agent without an answer by then
+                has a `DeadlineExceededError`. None, the default, for no limit. The timeout of each
+                call also counts from the start of the fan-out, and includes its wait for a
+                concurrency slot.
             cancel_remote: Whether to ask the agents to cancel tasks that the fan-out stops
                 waiting for, because of a deadline or because it is closed. It needs a task id that
                 is known by then, does not delay results, and delays `close` by up to 10 s. False
                 by default.
-            options: See `SendOptions`; they apply to each message.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default). They apply to each
+                message.
 
         Returns:
             The fan-out; nothing is sent before it is used.
 
         Raises:
-            NotEnoughResultsError: There are fewer messages than `min_results`; nothing was sent.
+            NotEnoughResultsError: There are fewer messages than ``min_results``; nothing was sent.
             ValueError: There is no agent with a given name, a message has no content, or a number
                 is out of range.
             TypeError: An argument of another type.
             RuntimeError: The coordinator is closed.
+
+        Example:
+            Use the first results, and answer within ten seconds::
+
+                agents = {"moon": "http://localhost:9999", "sun": "http://localhost:9998"}
+                async with holdfast.Coordinator(agents) as coordinator:
+                    async for result in coordinator.fan_out("How far are you?", within=10):
+                        print(result.agent, result.error or result.answer.text)
         """
         self._check_open()
         check_options("a fan-out", options, _FAN_OUT_OPTIONS)

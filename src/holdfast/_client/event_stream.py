@@ -81,7 +81,7 @@ class EventSource(Protocol):
 
 
 class EventStream:
-    """The events of one task, or the one message that an agent answers with.
+    """Events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
     It survives cut connections: each event is yielded once, in order, and the last one ends the
@@ -89,8 +89,16 @@ class EventStream:
     task. Leaving also ends an iteration in progress; starting an iteration afterwards is an error
     if the stream had not ended.
 
-    To be used by one task at a time. A cancelled iteration can be resumed: waits continue where
-    they were, and an interrupted request is made again.
+    Not safe for concurrent use: by one task at a time. A cancelled iteration can be resumed: waits
+    continue where they were, and an interrupted request is made again.
+
+    Example:
+        Read the events of an answer::
+
+            async with holdfast.connect("http://localhost:9999") as agent:
+                async with agent.stream_message("How far is the moon?") as events:
+                    async for event in events:
+                        print(type(event).__name__)
     """
 
     def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[EventSource]]) -> None:
@@ -266,17 +274,17 @@ class EventStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more events follow: the stream has ended, has failed, or was closed."""
+        """True if no more events follow: the stream has ended, has failed, or was closed."""
         return self._is_over
 
     @property
     def task(self) -> Task | None:
-        """The task according to the events so far; None where there is none."""
+        """The task according to the events so far; None if there is none."""
         return None if self._source is None else self._source.outbox.task
 
     @property
     def is_stale(self) -> bool:
-        """Whether `task` still waits for the message of this stream, which is a reply to it.
+        """True while `task` still waits for the message of this stream, which is a reply to it.
 
         Some servers begin the stream of a reply with the task as it was before the reply. That
         event is yielded like any other, but it is not the answer: `result` waits for the next.
@@ -302,44 +310,58 @@ class EventStream:
     def last_error(self) -> A2AError | None:
         """The error that broke a connection of the stream last; None if there was none.
 
-        An error with which the agent itself ends a stream counts, too.
+        An error with which the agent itself ends a stream counts too.
         """
         return None if self._source is None else self._source.error
 
     @property
     def is_polled(self) -> bool:
-        """Whether events come from polling the task, or did at the end, and not from a stream.
+        """True if events come from polling the task instead of from a stream, or did at the end.
 
-        So it is where the agent offers no streams, where a subscription might change what it
-        stores (protocol 0.3), and where subscriptions failed, or brought nothing, too often. A
-        single GetTask beside a stream, or in place of a subscription, is no polling.
+        A task is polled if the agent does not offer streams, if a subscription might change the
+        stored task (protocol 0.3), and after too many subscriptions that failed or brought no
+        event. A single GetTask beside a stream, or in place of a subscription, does not count as
+        polling.
         """
         return self._source is not None and self._source.is_polled
 
     @property
     def gap(self) -> bool:
-        """Whether status messages may be missing: agents need not keep those sent during a cut.
+        """True if status messages may be missing: agents need not keep those sent during a cut.
 
         The task itself, with its artifacts and its state, is always complete.
         """
         return self._source is not None and self._source.gap
 
     def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
-        """Iterate over the changes of the answer's text: see `TextDelta`, `TextReset`.
+        """Iterate over the changes of the answer's text: `TextDelta` and `TextReset`.
 
         A task that waits for input ends the iteration like a completed one: the state of `task` is
         INPUT_REQUIRED then, and `result` contains the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if False, look at the state of `task`.
+                at the end; True by default. If False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
                 `TaskCanceledError`.
-            A2AError: See `__anext__`.
-            RuntimeError: The stream was closed, or has failed, before its end.
+            A2AError: The stream failed: `ReconnectError`, `DeadlineExceededError`,
+                `TaskAuthRequiredError`, or an error of the agent.
+            RuntimeError: The stream was not entered, was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
+
+        Example:
+            Show text, and remove what the agent replaces::
+
+                async with holdfast.connect("http://localhost:9999") as agent:
+                    async with agent.stream_message("Tell me a story.") as events:
+                        async for change in events.text_changes():
+                            match change:
+                                case holdfast.client.TextDelta(text=text):
+                                    print(text, end="", flush=True)
+                                case holdfast.client.TextReset():
+                                    print("(the text begins again)")
         """
         return self._text_iteration(raise_on_failure=raise_on_failure)
 
@@ -355,14 +377,23 @@ class EventStream:
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if False, look at the state of `task`.
+                at the end; True by default. If False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
                 `TaskCanceledError`.
-            A2AError: See `__anext__`.
-            RuntimeError: The stream was closed, or has failed, before its end.
+            A2AError: The stream failed: `ReconnectError`, `DeadlineExceededError`,
+                `TaskAuthRequiredError`, or an error of the agent.
+            RuntimeError: The stream was not entered, was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
+
+        Example:
+            Print the answer while the agent writes it::
+
+                async with holdfast.connect("http://localhost:9999") as agent:
+                    async with agent.stream_message("Tell me a story.") as events:
+                        async for text in events.text_deltas():
+                            print(text, end="", flush=True)
         """
         return TextDeltas(self._text_iteration(raise_on_failure=raise_on_failure))
 
@@ -375,12 +406,26 @@ class EventStream:
         return self._changes
 
     async def result(self) -> Answer:
-        """Wait for the answer: until the task is over or needs input.
+        """Wait for the answer, until the task is terminal or needs input.
+
+        Returns:
+            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+            message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            A2AError: See `__anext__`.
-            RuntimeError: The stream was closed, or has failed, before there was an answer.
+            A2AError: The stream failed: `ReconnectError`, `DeadlineExceededError`,
+                `TaskAuthRequiredError`, or an error of the agent.
+            RuntimeError: The stream was not entered, was closed, or has failed, before there was
+                an answer.
+
+        Example:
+            Wait for the answer without reading the events::
+
+                async with holdfast.connect("http://localhost:9999") as agent:
+                    async with agent.stream_message("How far is the moon?") as events:
+                        answer = await events.result()
+                    print(answer.text)
         """
         while not self._is_settled:
             try:

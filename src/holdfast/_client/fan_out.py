@@ -41,11 +41,11 @@ class FanOut(ClosingContext):
     Iterate over it for the results in the order of completion, or await it for all of them in the
     order of the messages. Both can be repeated and return the same results: each message is sent
     once. Each iteration starts with the first completed result. Nothing is sent before it is used;
-    a fan-out that is never used causes a `RuntimeWarning`, as a coroutine does. To leave an
+    a fan-out that is never used causes a ``RuntimeWarning``, as a coroutine does. To leave an
     iteration early, use it as an async context manager, or call `close`.
 
-    It is not a coroutine: to run it in a task of its own, pass it to `asyncio.ensure_future`, or
-    its `results` to `asyncio.create_task`.
+    It is not a coroutine: to run it in a task of its own, pass it to ``asyncio.ensure_future``, or
+    its `results` to ``asyncio.create_task``.
     """
 
     def __init__(

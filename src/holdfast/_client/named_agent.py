@@ -51,7 +51,7 @@ _MAX_HOLDERS_SHOWN = 3
 """Agents with calls in concurrency slots that an error names at most."""
 
 AgentOrClient: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
-"""An agent of a coordinator: anything that `connect` accepts, or a client, which stays open."""
+"""An agent of a coordinator: anything that `connect` accepts, or a `Client`, which stays open."""
 
 
 class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
         answer: The answer: a message, or a completed task.
         error: The reason why there is no answer. A task that failed, was rejected or was canceled
             is an error, and so is a task that needs input (`TaskInputRequiredError`): continue it
-            with the error's ``task``.
+            with the ``task`` of the error.
         duration: Seconds that the call took, including the wait for a concurrency slot.
         attempts: Number of attempts to send the message; if the call did not get past the agent
             card, the number of attempts to fetch it.
@@ -95,7 +95,7 @@ class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
         last_failure: Time of the latest failure, in seconds since the epoch; None for none.
         cause: The reason of the latest failure, in one line; None if it is not known.
         open_until: Time at which the next call may pass, in seconds since the epoch; None if a
-            call may pass now, or if the circuit was opened manually (see `Circuit.open`).
+            call may pass now, or if the circuit was opened manually (`Circuit.open`).
     """
 
     url: str | None

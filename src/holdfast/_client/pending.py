@@ -38,14 +38,14 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one pending call: either `answer` or `error` is set.
 
     Attributes:
-        message_id: Id of the message of the call; `Client.pending` takes it.
+        message_id: Id of the message of the call, for `Client.pending`.
         answer: The answer.
-        error: The reason for no answer: an `OutcomeUnknownError` where the message cannot be
-            found, a `TaskFailedError` where the task failed, a `JournalError` where another client
-            works on the call, or where the journal's record of the call is ``"damaged"``, an
-            `A2AConnectionError` where the client was closed before the outcome was yielded.
+        error: The reason why there is no answer: an `OutcomeUnknownError` if the search found no
+            task of the message, a `TaskFailedError` if the task failed, a `JournalError` if
+            another client works on the call or its record is ``"damaged"``, an
+            `A2AConnectionError` if the client was closed before the outcome was yielded.
         duration: Seconds since the call was resumed.
-        remaining: How many of the pending calls have no outcome yet.
+        remaining: Number of pending calls that have no outcome yet.
     """
 
     message_id: str
@@ -58,8 +58,8 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
 class PendingCall:
     """A call that has no outcome in the journal; returned by `Client.pending`.
 
-    Resuming it never sends its message again: the client waits for a task that is known, and
-    searches for a task that is not, as after a lost reply.
+    Resuming it never sends its message again: if the task's id is known, the client waits for the
+    task; otherwise it searches for the task of the message.
     """
 
     def __init__(self, record: CallRecord, core: ClientCore, journaling: Journaling) -> None:
@@ -91,40 +91,40 @@ class PendingCall:
 
     @property
     def task_id(self) -> str | None:
-        """Id of the task, where one is known."""
+        """Id of the task; None if unknown."""
         return self._record.task_id
 
     @property
     def context_id(self) -> str | None:
-        """Id of the conversation, where one is known."""
+        """Id of the conversation; None if unknown."""
         return self._record.context_id
 
     @property
     def agent(self) -> str:
-        """The name of the agent that it was sent to: see `CallRecord.agent`."""
+        """Name of the agent that the call was sent to, as in `CallRecord.agent`."""
         return self._record.agent
 
     @property
     def began(self) -> datetime:
-        """When the call began, in UTC."""
+        """Start of the call, in UTC."""
         return utc(self._record.began)
 
     @property
     def state(self) -> TaskState | None:
-        """The state of its task as last seen; None where no reply was seen."""
+        """State of the task as last seen; None if no reply was seen."""
         return None if self._record.state is None else TaskState(self._record.state)
 
     @property
     def is_held(self) -> bool:
-        """Whether a process holds the lease of the call, or crashed less than a lease ago.
+        """True if a process holds the lease of the call, or crashed less than a lease ago.
 
-        The process may be this client's. The value is what the journal held when it was read.
+        The process may be this client's. The value is as of the time when the journal was read.
         """
         return self._record.lease_until > self._core.env.wall()
 
     @property
     def held_until(self) -> datetime | None:
-        """When the lease ends unless its holder renews it, in UTC; None if there is no lease."""
+        """End of the lease unless its holder renews it, in UTC; None if there is no lease."""
         return utc(self._record.lease_until) if self.is_held else None
 
     @property
@@ -149,12 +149,19 @@ class PendingCall:
         process that crashed does not renew its lease.
 
         Args:
-            poll_interval: Seconds between two polls where the task has to be polled.
-            options: See `CallOptions`.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+            message.
 
         Raises:
-            OutcomeUnknownError: No task of the message was found, which ends the call. Where the
-                search was not possible, or not complete, `search_error` has the reason, and the
+            OutcomeUnknownError: No task of the message was found, which ends the call. If the
+                search was not possible or not complete, ``search_error`` has the reason, and the
                 call can be resumed again.
             DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
@@ -162,6 +169,8 @@ class PendingCall:
             JournalError: Another client works on the call, or the call has ended.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The timeout expired; the call can be resumed again.
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
         async with self.stream(poll_interval=poll_interval, **options) as events:
             return await events.result()
@@ -169,11 +178,22 @@ class PendingCall:
     def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
         """Stream the outcome: the current state of the task, and then its events.
 
-        The call is taken over when the stream is entered; for the errors see `resume`.
+        The call is taken over when the stream is entered, which raises the errors that `resume`
+        lists.
 
         Args:
-            poll_interval: Seconds between two polls where the task has to be polled.
-            options: See `CallOptions`.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The stream; nothing is requested before it is entered.
+
+        Raises:
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
         check_seconds("poll_interval", poll_interval)
         scope = self._core.begin("wait", options, method=PendingCall.stream)
@@ -188,11 +208,12 @@ class PendingCall:
     async def forget(self) -> None:
         """End the call without an answer; the agent is not notified, and continues.
 
-        A call whose record is damaged can be forgotten, too, where the journal is a
-        `SqliteJournal` or another journal with `forget_damaged`.
+        A call whose record is damaged can be forgotten too, if the journal is a `SqliteJournal` or
+        another journal with a method ``forget_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may: see `is_held`; or it has ended.
+            JournalError: Another client works on the call, or may (`is_held`); or the call has
+                ended.
         """
         deadline = self._core.deadline("call", None)
         if self._record.damage is not None:

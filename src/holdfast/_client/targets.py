@@ -41,7 +41,9 @@ _LEFT_OUT: Mapping[str, str] = {
 }
 
 AgentTarget: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
-"""The ways to name an agent."""
+"""An agent: its origin or address, its card's URL, the path of its card's file, its card, or the
+card's JSON object.
+"""
 
 
 def as_targets(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> list[AgentTarget]:

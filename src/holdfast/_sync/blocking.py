@@ -37,7 +37,8 @@ from holdfast.policies import Resilience
 
 __all__ = ["Blocking", "Iteration", "blocking_class", "blocking_function", "strip_async"]
 
-_TO_RUN_IN_A_TASK = "to run it in a task of its own, pass it to `asyncio.ensure_future`"
+_TO_RUN_IN_A_TASK = "to run it in a task of its own, pass it to ``asyncio.ensure_future``"
+_OR_ITS_RESULTS = "or its `results` to ``asyncio.create_task``."
 
 _PHRASES = (
     ("an async context manager, in one event loop", "a context manager"),
@@ -46,6 +47,7 @@ _PHRASES = (
     ("async with", "with"),
     ("async for", "for"),
     (" await ", " "),
+    (" or coroutine functions", ""),
     (" or coroutine function", ""),
     (" an async generator", " a generator"),
     (", plain or async,", ""),
@@ -58,10 +60,7 @@ _PHRASES = (
     ("``await`` the fan-out for all results", "Call ``results()`` for all results"),
     ("or await it for all of them", "or call `results` for all of them"),
     (", as a coroutine does", ""),
-    (
-        f" It is not a coroutine: {_TO_RUN_IN_A_TASK}, or its `results` to `asyncio.create_task`.",
-        "",
-    ),
+    (f" It is not a coroutine: {_TO_RUN_IN_A_TASK}, {_OR_ITS_RESULTS}", ""),
     (f" T{_TO_RUN_IN_A_TASK[1:]}; it is not a coroutine, but its ``results()`` is.", ""),
 )
 """Phrases of asynchronous docstrings and their replacements; lines may end anywhere in them."""

@@ -234,7 +234,7 @@ class BulkRun:
     ) -> None: ...
 
 class Circuit:
-    """The circuit breakers between a client and its agent.
+    """Circuit breakers between a client and its agent.
 
     Each endpoint has a breaker: the one that serves the card, and those that take calls. Until
     the client has a card, the properties show the breaker of the card's endpoint. With several
@@ -1190,7 +1190,9 @@ class ClientTaskManager:
         """
 
 class Conversation:
-    """A conversation with one agent, turn by turn; made by `Client.conversation`.
+    """Conversation with one agent, turn by turn; made by `Client.conversation`.
+
+    Each message carries the conversation's context id, and its task id while the task is open.
 
     Not safe for concurrent use: one turn at a time.
     """
@@ -1218,7 +1220,7 @@ class Conversation:
         """Send a message, and wait for the answer.
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
             metadata: A JSON object for the metadata of the request (``params.metadata``), and of
                 the requests that send the hooks' replies.
             message_metadata: A JSON object to add to the message's own metadata
@@ -1226,6 +1228,7 @@ class Conversation:
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
             **options: See `SendOptions`; the default timeout is that of the conversation.
+            **options: CONV
 
         Returns:
             The answer. If its `needs_input` is true, the agent waits for another message, and no
@@ -1233,7 +1236,17 @@ class Conversation:
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            A2AError: See `stream_message`.
+            A2AError: Any other failure, as listed at `stream_message`.
+            ValueError: The message has no content, or an argument is out of range.
+            TypeError: An argument of another type.
+
+        Example:
+            Carry an answer over into the next question::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    conversation = agent.conversation() conversation.ask("How far is the moon?")
+                    answer = conversation.ask("And in miles?")
+                    print(answer.text)
         """
 
     def stream_message(
@@ -1257,11 +1270,15 @@ class Conversation:
           took too long. Continue with `wait`, which runs no call again.
 
         Args:
-            message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object for the metadata of the request: see `ask`.
-            message_metadata: A JSON object to add to the message's own metadata: see `ask`.
-            accepted_output_modes: Media types that the caller accepts: see `ask`.
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            metadata: A JSON object for the metadata of the request (``params.metadata``), and of
+                the requests that send the hooks' replies.
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it takes precedence if both have a member.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
             **options: See `SendOptions`; the default timeout is that of the conversation.
+            **options: CONV
 
         Returns:
             The stream of one turn; nothing is sent before it is entered.
@@ -1276,6 +1293,7 @@ class Conversation:
 
         Args:
             **options: See `SendOptions`; the default timeout is that of the conversation.
+            **options: CONV
 
         Returns:
             The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
@@ -1284,11 +1302,13 @@ class Conversation:
 
         Raises:
             RuntimeError: There is no open task, or a turn is in flight.
-            A2AError: See `stream_message`.
+            A2AError: The turn failed, as listed at `stream_message`.
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
 
 class Coordinator:
-    """Calls many agents. Use it as a context manager.
+    """Client of many agents; use it as a context manager.
 
     All agents share the connections and the state of their endpoints. While the circuit breaker
     of an agent is open, calls to that agent fail immediately with a `CircuitOpenError`.
@@ -1302,13 +1322,25 @@ class Coordinator:
             turns. If there are several agents, no agent may hold more slots than it leaves free,
             so that an agent that hangs cannot take all of them. As many hanging agents as there
             are slots still can: set it higher than the number of agents that may hang.
-        options: See `connect`. They apply to every agent, ``auth`` and ``headers`` too: pass
-            clients if those differ. The coordinator closes an ``engine`` or ``journal`` that it
-            created itself.
+        options: Options of `connect`, which apply to every agent: ``auth``, ``timeout`` (seconds,
+            900 by default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
+            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
+            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
+            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
+            an ``engine`` or ``journal`` that it created itself.
 
     Raises:
         ValueError: An address, a name or an option is not valid.
         TypeError: An argument of another type.
+
+    Example:
+        Ask two agents at once::
+
+            agents = {"moon": "http://localhost:9999", "sun": "http://localhost:9998"}
+            with holdfast.sync.Coordinator(agents) as coordinator:
+                for result in coordinator.fan_out("How far are you?"):
+                    print(result.agent, result.error or result.answer.text)
     """
     def __init__(
         self,
@@ -1378,14 +1410,17 @@ class Coordinator:
     def delegate(
         self, agent: str, message: Content, **options: Unpack[SendOptions]
     ) -> AgentResult:
-        """Send a message to one agent as `Client.ask` does; an `A2AError` is in the result.
+        """Send a message to one agent, as `Client.ask` does; an `A2AError` is in the result.
 
         The wait for a concurrency slot counts against the timeout of the call.
 
         Args:
             agent: The name of the agent.
-            message: Text, parts, a `Message` or its JSON object.
-            options: See `SendOptions`.
+            message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The answer or the error; `AgentResult.unwrap` raises the error.
@@ -1394,6 +1429,13 @@ class Coordinator:
             ValueError: There is no agent with this name, or the message has no content.
             TypeError: An argument of another type.
             RuntimeError: The coordinator is closed.
+
+        Example:
+            Ask the agent that fits::
+
+                with holdfast.sync.Coordinator({"moon": "http://localhost:9999"}) as coordinator:
+                    result = coordinator.delegate("moon", "How far are you?", timeout=60)
+                    print(result.error or result.answer.text)
         """
 
     def fan_out(
@@ -1417,26 +1459,39 @@ class Coordinator:
                 an agent's name and a message, such as ``zip(names, messages)`` or the ``items()``
                 of a dict. An agent may occur more than once.
             agents: The names of the agents that receive the one message; all agents by default.
-            min_results: Number of agents that have to answer; 1 by default. A task that failed,
-                was rejected or needs input does not count as an answer.
-            within: Seconds for the whole fan-out; an agent without an answer by then has a
-                `DeadlineExceededError`. No limit by default. The timeout of each call also counts
-                from the start of the fan-out, and includes its wait for a concurrency slot.
+            min_results: Number of agents that have to answer; at least 1, 1 by default. A task
+                that failed, was rejected or needs input does not count as an answer.
+            within: Seconds for the whole fan-out, more than 0; an agent without an answer by then
+                has a `DeadlineExceededError`. None, the default, for no limit. The timeout of each
+                call also counts from the start of the fan-out, and includes its wait for a
+                concurrency slot.
             cancel_remote: Whether to ask the agents to cancel tasks that the fan-out stops
                 waiting for, because of a deadline or because it is closed. It needs a task id that
                 is known by then, does not delay results, and delays `close` by up to 10 s. False
                 by default.
-            options: See `SendOptions`; they apply to each message.
+            options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default). They apply to each
+                message.
 
         Returns:
             The fan-out; nothing is sent before it is used.
 
         Raises:
-            NotEnoughResultsError: There are fewer messages than `min_results`; nothing was sent.
+            NotEnoughResultsError: There are fewer messages than ``min_results``; nothing was sent.
             ValueError: There is no agent with a given name, a message has no content, or a number
                 is out of range.
             TypeError: An argument of another type.
             RuntimeError: The coordinator is closed.
+
+        Example:
+            Use the first results, and answer within ten seconds::
+
+                agents = {"moon": "http://localhost:9999", "sun": "http://localhost:9998"}
+                with holdfast.sync.Coordinator(agents) as coordinator:
+                    for result in coordinator.fan_out("How far are you?", within=10):
+                        print(result.agent, result.error or result.answer.text)
         """
 
     def __exit__(
@@ -1447,7 +1502,7 @@ class Coordinator:
     ) -> None: ...
 
 class EventStream:
-    """The events of one task, or the one message that an agent answers with.
+    """Events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
     It survives cut connections: each event is yielded once, in order, and the last one ends the
@@ -1455,8 +1510,16 @@ class EventStream:
     task. Leaving also ends an iteration in progress; starting an iteration afterwards is an error
     if the stream had not ended.
 
-    To be used by one thread at a time. A cancelled iteration can be resumed: waits continue where
-    they were, and an interrupted request is made again.
+    Not safe for concurrent use: by one thread at a time. A cancelled iteration can be resumed: waits
+    continue where they were, and an interrupted request is made again.
+
+    Example:
+        Read the events of an answer::
+
+            with holdfast.sync.connect("http://localhost:9999") as agent:
+                with agent.stream_message("How far is the moon?") as events:
+                    for event in events:
+                        print(type(event).__name__)
     """
     def __enter__(self) -> Self:
         """Send the message, and wait for the first event; a subscription is made only later.
@@ -1498,15 +1561,15 @@ class EventStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more events follow: the stream has ended, has failed, or was closed."""
+        """True if no more events follow: the stream has ended, has failed, or was closed."""
 
     @property
     def task(self) -> Task | None:
-        """The task according to the events so far; None where there is none."""
+        """The task according to the events so far; None if there is none."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether `task` still waits for the message of this stream, which is a reply to it.
+        """True while `task` still waits for the message of this stream, which is a reply to it.
 
         Some servers begin the stream of a reply with the task as it was before the reply. That
         event is yielded like any other, but it is not the answer: `result` waits for the next.
@@ -1528,41 +1591,55 @@ class EventStream:
     def last_error(self) -> A2AError | None:
         """The error that broke a connection of the stream last; None if there was none.
 
-        An error with which the agent itself ends a stream counts, too.
+        An error with which the agent itself ends a stream counts too.
         """
 
     @property
     def is_polled(self) -> bool:
-        """Whether events come from polling the task, or did at the end, and not from a stream.
+        """True if events come from polling the task instead of from a stream, or did at the end.
 
-        So it is where the agent offers no streams, where a subscription might change what it
-        stores (protocol 0.3), and where subscriptions failed, or brought nothing, too often. A
-        single GetTask beside a stream, or in place of a subscription, is no polling.
+        A task is polled if the agent does not offer streams, if a subscription might change the
+        stored task (protocol 0.3), and after too many subscriptions that failed or brought no
+        event. A single GetTask beside a stream, or in place of a subscription, does not count as
+        polling.
         """
 
     @property
     def gap(self) -> bool:
-        """Whether status messages may be missing: agents need not keep those sent during a cut.
+        """True if status messages may be missing: agents need not keep those sent during a cut.
 
         The task itself, with its artifacts and its state, is always complete.
         """
 
     def text_changes(self, *, raise_on_failure: bool = True) -> Iteration[TextChange]:
-        """Iterate over the changes of the answer's text: see `TextDelta`, `TextReset`.
+        """Iterate over the changes of the answer's text: `TextDelta` and `TextReset`.
 
         A task that waits for input ends the iteration like a completed one: the state of `task` is
         INPUT_REQUIRED then, and `result` contains the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if False, look at the state of `task`.
+                at the end; True by default. If False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
                 `TaskCanceledError`.
-            A2AError: See `__anext__`.
-            RuntimeError: The stream was closed, or has failed, before its end.
+            A2AError: The stream failed: `ReconnectError`, `DeadlineExceededError`,
+                `TaskAuthRequiredError`, or an error of the agent.
+            RuntimeError: The stream was not entered, was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
+
+        Example:
+            Show text, and remove what the agent replaces::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    with agent.stream_message("Tell me a story.") as events:
+                        for change in events.text_changes():
+                            match change:
+                                case holdfast.client.TextDelta(text=text):
+                                    print(text, end="", flush=True)
+                                case holdfast.client.TextReset():
+                                    print("(the text begins again)")
         """
 
     def text_deltas(self, *, raise_on_failure: bool = True) -> Iteration[str]:
@@ -1577,23 +1654,46 @@ class EventStream:
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if False, look at the state of `task`.
+                at the end; True by default. If False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
                 `TaskCanceledError`.
-            A2AError: See `__anext__`.
-            RuntimeError: The stream was closed, or has failed, before its end.
+            A2AError: The stream failed: `ReconnectError`, `DeadlineExceededError`,
+                `TaskAuthRequiredError`, or an error of the agent.
+            RuntimeError: The stream was not entered, was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
+
+        Example:
+            Print the answer while the agent writes it::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    with agent.stream_message("Tell me a story.") as events:
+                        for text in events.text_deltas():
+                            print(text, end="", flush=True)
         """
 
     def result(self) -> Answer:
-        """Wait for the answer: until the task is over or needs input.
+        """Wait for the answer, until the task is terminal or needs input.
+
+        Returns:
+            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+            message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            A2AError: See `__anext__`.
-            RuntimeError: The stream was closed, or has failed, before there was an answer.
+            A2AError: The stream failed: `ReconnectError`, `DeadlineExceededError`,
+                `TaskAuthRequiredError`, or an error of the agent.
+            RuntimeError: The stream was not entered, was closed, or has failed, before there was
+                an answer.
+
+        Example:
+            Wait for the answer without reading the events::
+
+                with holdfast.sync.connect("http://localhost:9999") as agent:
+                    with agent.stream_message("How far is the moon?") as events:
+                        answer = events.result()
+                    print(answer.text)
         """
 
 class FanOut:
@@ -1602,7 +1702,7 @@ class FanOut:
     Iterate over it for the results in the order of completion, or it for all of them in the
     order of the messages. Both can be repeated and return the same results: each message is sent
     once. Each iteration starts with the first completed result. Nothing is sent before it is used;
-    a fan-out that is never used causes a `RuntimeWarning`. To leave an
+    a fan-out that is never used causes a ``RuntimeWarning``. To leave an
     iteration early, use it as a context manager, or call `close`.
     """
     @property
@@ -1653,8 +1753,8 @@ class FanOut:
 class PendingCall:
     """A call that has no outcome in the journal; returned by `Client.pending`.
 
-    Resuming it never sends its message again: the client waits for a task that is known, and
-    searches for a task that is not, as after a lost reply.
+    Resuming it never sends its message again: if the task's id is known, the client waits for the
+    task; otherwise it searches for the task of the message.
     """
     @property
     def message_id(self) -> str:
@@ -1670,34 +1770,34 @@ class PendingCall:
 
     @property
     def task_id(self) -> str | None:
-        """Id of the task, where one is known."""
+        """Id of the task; None if unknown."""
 
     @property
     def context_id(self) -> str | None:
-        """Id of the conversation, where one is known."""
+        """Id of the conversation; None if unknown."""
 
     @property
     def agent(self) -> str:
-        """The name of the agent that it was sent to: see `CallRecord.agent`."""
+        """Name of the agent that the call was sent to, as in `CallRecord.agent`."""
 
     @property
     def began(self) -> datetime:
-        """When the call began, in UTC."""
+        """Start of the call, in UTC."""
 
     @property
     def state(self) -> TaskState | None:
-        """The state of its task as last seen; None where no reply was seen."""
+        """State of the task as last seen; None if no reply was seen."""
 
     @property
     def is_held(self) -> bool:
-        """Whether a process holds the lease of the call, or crashed less than a lease ago.
+        """True if a process holds the lease of the call, or crashed less than a lease ago.
 
-        The process may be this client's. The value is what the journal held when it was read.
+        The process may be this client's. The value is as of the time when the journal was read.
         """
 
     @property
     def held_until(self) -> datetime | None:
-        """When the lease ends unless its holder renews it, in UTC; None if there is no lease."""
+        """End of the lease unless its holder renews it, in UTC; None if there is no lease."""
 
     @property
     def message(self) -> Message | None:
@@ -1714,12 +1814,19 @@ class PendingCall:
         process that crashed does not renew its lease.
 
         Args:
-            poll_interval: Seconds between two polls where the task has to be polled.
-            options: See `CallOptions`.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+            message.
 
         Raises:
-            OutcomeUnknownError: No task of the message was found, which ends the call. Where the
-                search was not possible, or not complete, `search_error` has the reason, and the
+            OutcomeUnknownError: No task of the message was found, which ends the call. If the
+                search was not possible or not complete, ``search_error`` has the reason, and the
                 call can be resumed again.
             DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
@@ -1727,26 +1834,40 @@ class PendingCall:
             JournalError: Another client works on the call, or the call has ended.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The timeout expired; the call can be resumed again.
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
 
     def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
         """Stream the outcome: the current state of the task, and then its events.
 
-        The call is taken over when the stream is entered; for the errors see `resume`.
+        The call is taken over when the stream is entered, which raises the errors that `resume`
+        lists.
 
         Args:
-            poll_interval: Seconds between two polls where the task has to be polled.
-            options: See `CallOptions`.
+            poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
+                2 by default.
+            options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default).
+
+        Returns:
+            The stream; nothing is requested before it is entered.
+
+        Raises:
+            ValueError: An argument is out of range.
+            TypeError: An argument of another type.
         """
 
     def forget(self) -> None:
         """End the call without an answer; the agent is not notified, and continues.
 
-        A call whose record is damaged can be forgotten, too, where the journal is a
-        `SqliteJournal` or another journal with `forget_damaged`.
+        A call whose record is damaged can be forgotten too, if the journal is a `SqliteJournal` or
+        another journal with a method ``forget_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may: see `is_held`; or it has ended.
+            JournalError: Another client works on the call, or may (`is_held`); or the call has
+                ended.
         """
 
 def ask(
@@ -1756,18 +1877,36 @@ def ask(
     tools: ClientTools | Iterable[Callable[..., Any]] = (),
     **options: Unpack[ConnectOptions],
 ) -> Answer:
-    """Send one message to an agent: connect, send, wait for the answer, close.
+    """Send one message to an agent, and return the answer; opens and closes a client for it.
 
     Args:
-        agent: See `connect`.
-        message: See `Client.ask`.
-        tools: See `Client.ask`.
-        options: See `connect`.
+        agent: Address of the agent, its card's file, its card, or a list of replicas, as for
+            `connect`.
+        message: The `Content` to send: text, parts, a `Message` or its JSON object.
+        tools: Functions that the agent may call, or `ClientTools`, as for `Client.ask`.
+        options: Options of `connect`: ``auth``, ``timeout`` (seconds, 900 by default),
+            ``card_ttl`` (seconds, 300 by default), ``card_verifier``, ``require_signature``,
+            ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``, ``url``,
+            ``tenant``, ``bindings``, ``supported_protocol_bindings``, ``protocol_version``,
+            ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``, ``configuration``,
+            ``streaming``, ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``,
+            ``headers``, ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
+            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+
+    Returns:
+        The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
+        message.
 
     Raises:
-        A2AError: See `Client.ask`.
-        ValueError: See `connect`.
-        TypeError: See `connect`.
+        A2AError: The call failed; ``executed`` says whether the agent executed the message.
+        ValueError: The message has no content, or an option is not valid.
+        TypeError: An argument of another type.
+
+    Example:
+        Ask one question::
+
+            answer = holdfast.ask("http://localhost:9999", "How far is the moon?")
+            print(answer.text)
     """
 
 def connect(
@@ -1809,47 +1948,51 @@ def connect(
     call_layers: Sequence[Layer] = (),
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
-    """Make a client for one agent. Nothing is fetched before the first call.
+    """Make a client for one agent; nothing is fetched before the first call.
 
-    A card that is passed is checked here; for a card that has to be fetched or read from a file,
-    the first call reports the same problems as an `A2AError`.
+    A card that is passed is checked immediately; for a card that has to be fetched or read from a
+    file, the first call reports the same problems as an `A2AError`.
 
     Args:
         agent: The agent: its origin or address (the card is fetched from the well-known path below
-            it), the card's own URL, a `Path` to the card's file, the card, or its JSON object. Or
-            a list of these: replicas of the same agent. Calls about a task or a conversation go
-            to the replica that created it; while that replica is unreachable, to the others if
-            they share its store.
+            it), the card's own URL, a ``Path`` to the card's file, the card, or its JSON object
+            (`AgentTarget`). Or a list of these: replicas of the same agent. Calls about a task or
+            a conversation go to the replica that created it; while that replica is unreachable, to
+            the others if they share its store.
         auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`,
-            which is called as the card's security requirements say; see `AuthInterceptor`.
-        timeout: Seconds for a whole call, including all retries.
-        card_ttl: Seconds for which the card is cached if its server does not say
-            (``Cache-Control``); 0 shares a card only among the calls that wait for its fetch.
+            which is asked for the credentials that the card's security requirements name, as by
+            `AuthInterceptor`. None by default.
+        timeout: Seconds for a whole call, including all retries; more than 0, 900 by default.
+        card_ttl: Seconds for which the card is cached if its server sends no ``Cache-Control``;
+            300 by default. 0 shares a card only among the calls that wait for the same fetch.
         card_verifier: Verifies the signatures of the agent's card: a `CardVerifier`, or a
             function that gets the JSON object of a signed card as received, and
             raises if a signature is wrong. Of a verified card, only what its signature covers is
-            used; a card whose signature is wrong is refused; see `Client.card_verification` for
-            the result. Pass a card as its JSON object or file: an `AgentCard` may lack members
-            that were signed.
+            used; a card whose signature is wrong is refused; `Client.card_verification` is the
+            result. None, the default, verifies nothing. Pass a card as its JSON object or file: an
+            `AgentCard` may lack members that were signed.
         require_signature: Whether to refuse a card that is not verified, because it has no
-            signature or because its key is unknown. Nothing is sent to the agent then.
-        resilience: Retries, timeouts and other policies; `Resilience.standard()` if left out.
-        limits: How large a reply to accept; see `Limits` for the defaults.
-        engine: Carries the requests: an `HttpEngine` or an `aiohttp.ClientSession`, which is
-            used and not closed; an `AiohttpEngine` of the client's own if left out.
-        tls: Which authorities to trust and which certificate to present, for the client's own
-            connections. A caller-supplied engine has its own: `AiohttpEngine(ssl=TlsConfig(…))`.
-        shared: State of agents that several clients share. Clients with the same
-            `Resilience.budget` share that retry budget.
-        env: Wall time, randomness and ids; for tests.
+            signature or because its key is unknown; then nothing is sent to the agent. False by
+            default.
+        resilience: Retries, timeouts and other policies; `Resilience.standard` by default.
+        limits: Bounds on the size of replies; ``Limits()`` by default.
+        engine: The HTTP engine: an `HttpEngine` or an ``aiohttp.ClientSession``, which is used and
+            not closed; by default an `AiohttpEngine` of the client's own.
+        tls: TLS settings for the client's own connections: authorities to trust, and a certificate
+            to present. A caller-supplied engine has its own: ``AiohttpEngine(ssl=TlsConfig(…))``.
+            The system's authorities by default.
+        shared: State of agents (circuits, budgets, versions) that several clients share; by
+            default a client has its own. Clients with the same `Resilience.budget` share that
+            retry budget.
+        env: Source of wall time, random numbers and ids, for tests; the system's by default.
         url: Address of the agent's interface, in place of the card's. An address that begins
             with ``grpc://``, or with ``grpcs://`` for TLS, restricts the client to gRPC.
         tenant: Tenant, in place of the card's.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
             the card has none of them, or the list is empty, the card's order counts. An interface
             of the newer protocol version comes before one with a preferred binding. ``"GRPC"``
-            needs the extra ``grpc``; without it, and with a custom `engine`, which gRPC does not
-            use, a gRPC interface is not chosen unless you name the binding.
+            needs the extra ``grpc``; without it, and with a custom ``engine``, which gRPC does not
+            use, a gRPC interface is not chosen unless the list names the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
         protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, whatever the card says. If
@@ -1859,73 +2002,92 @@ def connect(
         allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
             this option, 0.3 is never used with such an agent: an undeclared older version may be
             an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
-            is refused together with ``"1.0"``. Both options are refused together with `tenant`,
-            which 0.3 does not have.
+            is refused together with ``"1.0"``. Both options are refused together with ``tenant``,
+            which 0.3 does not have. False by default.
         transport_producers: Make the transports of custom bindings, by the names of the bindings
-            in cards; see `TransportProducer`.
-        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card
-            or `url` writes it; the channel is used as it is, shared by all calls to that address,
+            in cards: functions that get a card and one of its interfaces, and return a `Transport`
+            (`TransportProducer`). None by default.
+        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card or
+            ``url`` writes it; the channel is used as it is, shared by all calls to that address,
             and never closed. If left out, the client has channels of its own, with the TLS of
-            `tls`, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, such
-            as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process must
-            not make gRPC calls.
-        configuration: Configuration of messages where a call does not say (A2A 3.2.2).
-        streaming: Whether to use streams where the agent offers them; otherwise tasks are polled.
-        on_unknown: What to do about a message that was sent and whose reply was lost.
-            ``"reconcile"`` searches for the task that the message created, which then stands for
-            the reply (see `ReconcilePolicy`), and raises `OutcomeUnknownError` if none is found;
-            ``"raise"`` raises it at once. The other two values send the same message again, up to
-            `RetryPolicy.max_retries` times. They are for messages that may be executed twice:
-            ``"resend_if_absent"`` resends after a search that was complete and found no task. It
-            assumes that the agent's list shows every task soon, with the messages that created it,
-            and that no request is delayed in the network for longer;
+            ``tls``, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme,
+            such as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process
+            must not make gRPC calls.
+        configuration: Configuration of messages whose call sets none (A2A 3.2.2); none by default.
+        streaming: Whether to use streams if the agent offers them; otherwise tasks are polled.
+            True by default.
+        on_unknown: Handling of a message that was sent and whose reply was lost. ``"reconcile"``,
+            the default, searches for the task that the message created, which then replaces the
+            reply (`ReconcilePolicy` bounds the search), and raises `OutcomeUnknownError` if none
+            is found; ``"raise"`` raises it at once. The other two values send the same message
+            again, up to `RetryPolicy.max_retries` times. They are for messages that may be
+            executed twice: ``"resend_if_absent"`` resends after a search that was complete and
+            found no task. It assumes that the agent's list shows every task soon, with the
+            messages that created it, and that no request is delayed in the network for longer;
             ``"resend"`` assumes nothing and does not search.
-        context_ids: Which side creates the id of a conversation: ``"agent"``, or ``"client"``,
-            which makes a lost reply findable where an agent stores no messages. The protocol lets
-            agents refuse a client's context id (A2A 3.4.1); the message is then sent again without
-            one.
-        journal: Where calls are recorded before they are sent, so that none is lost when the
-            process crashes: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
-            four slashes for an absolute path); or a `Journal`, which may be shared and is not
-            closed. See `Client.pending`.
+        context_ids: The side that creates the id of a conversation: ``"agent"``, the default, or
+            ``"client"``, which makes a lost reply findable where an agent stores no messages. The
+            protocol lets agents refuse a client's context id (A2A 3.4.1); the message is then sent
+            again without one.
+        journal: Journal in which calls are recorded before they are sent, so that none is lost
+            when the process crashes: a file, as ``"calls.db"``, a ``Path``, or
+            ``"sqlite:///calls.db"`` (with four slashes for an absolute path); or a `Journal`,
+            which may be shared and is not closed. `Client.pending` returns the calls without an
+            outcome. None, the default, records nothing.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
             can serve every task. None lets the client find out: while the replica that created a
             task is unreachable, it asks the others for the task. True assumes it from the start,
             which helps if that replica fails before the client has found out. False keeps each
             task at the replica that created it.
-        headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
-            (of the card's first interface, where the card was passed) and nowhere else.
+        headers: HTTP headers to send with every request. Like ``auth``, they go to the origin of
+            ``agent`` and ``url`` (of the card's first interface, where the card was passed) and
+            nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, requested with every call
             (A2A 4.6). An extension that the card does not declare, and one that the card requires
             and neither this option nor the call names, is an error before anything is sent.
-        credential_origins: Further origins that may get `auth` and `headers`. Messages are sent to
-            the origin that the card names in any case. If neither this option nor `agent` or `url`
-            names it, the logger ``holdfast.security`` warns once.
+        credential_origins: Further origins that may get ``auth`` and ``headers``. Messages are
+            sent to the origin that the card names in any case. If neither this option nor
+            ``agent`` or ``url`` names it, the logger ``holdfast.security`` warns once.
         allowed_networks: Networks that the card or a redirect may point into, such as
             ``"10.0.0.0/8"``. An address from another origin may point into other private,
             link-local or loopback networks only where the agent's own address is at least as
             private, and never to a cloud's metadata service.
-        reach: Which addresses this client may connect to (SSRF protection): ``"any"``, or
-            ``"public"`` for public addresses and `allowed_networks` only. Use ``"public"`` in
-            services that get agents' addresses from their users. It covers `agent` and `url`,
+        reach: Addresses that this client may connect to (SSRF protection): ``"any"``, the default,
+            or ``"public"`` for public addresses and ``allowed_networks`` only. Use ``"public"`` in
+            services that get agents' addresses from their users. It covers ``agent`` and ``url``,
             cards, redirects, interfaces over HTTP and gRPC, key sets, and the authorization server
-            of `auth`, and checks the IP address of each connection (`NetworkPolicyError`). A name
-            that a proxy or `grpc_channel_factory` resolves is refused, because the client cannot
-            check its address.
-        interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
-        consumers: Called with the tasks and messages that sending and waiting return; see
-            `Consumer`.
-        observers: Plain functions that are called with each event; see `Observer`. An exception
-            of an observer is logged, and the first one is also a `RuntimeWarning`.
-        call_layers: Custom layers around each call with all its attempts, outermost first.
-        attempt_layers: Custom layers around each attempt, outermost first.
+            of ``auth``, and checks the IP address of each connection (`NetworkPolicyError`). A
+            name that a proxy or ``grpc_channel_factory`` resolves is refused, because the client
+            cannot check its address.
+        interceptors: Objects whose methods are called before and after each call, and may change
+            it or answer it early (`Interceptor`). An `AuthInterceptor` among them is the same as
+            ``auth``. None by default.
+        consumers: Functions that are called with each task, message or
+            event that sending and waiting return, the task after it, and the agent's card
+            (`Consumer`). Their exceptions are raised to the caller. None by default.
+        observers: Plain functions that are called with each `Observation`, such as `AttemptFailed`
+            or `CallFinished` (`Observer`). An exception of an observer is logged, and the first
+            one is also a ``RuntimeWarning``. None by default.
+        call_layers: Custom layers around each call with all its attempts, outermost first:
+            functions that get a `Transport` and return one (`Layer`). None by default.
+        attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.
+
+    Returns:
+        The client; close it, or use it as a context manager.
 
     Raises:
         ValueError: An address, a header, a binding or a number that is not valid, or options
             that contradict each other; or no interface of the card that was passed may be used.
-        InvalidAgentCardError: The card that was passed is not usable; `field` names the cause.
+        InvalidAgentCardError: The card that was passed is not usable; ``field`` names the cause.
         ImportError: gRPC is requested, and its extra is not installed.
         TypeError: An argument of another type.
+
+    Example:
+        Ask one agent, with a deadline of a minute for each call::
+
+            with holdfast.sync.connect("http://localhost:9999", timeout=60) as agent:
+                answer = agent.ask("How far is the moon?")
+                print(answer.text)
     """
 
 def diagnose(

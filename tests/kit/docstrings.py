@@ -1,0 +1,176 @@
+"""The docstrings of what is public: their sections, their names and their examples."""
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import re
+import textwrap
+import typing
+
+import msgspec
+from tests.kit.public_names import SUBJECTS
+
+import holdfast
+
+__all__ = ["MODULES", "entries", "examples", "is_a_public_name", "parameters", "public_texts"]
+
+MODULES = [
+    *SUBJECTS,
+    *(
+        importlib.import_module(f"holdfast.{name}")
+        for name in (
+            "auth.oauth",
+            "integrations.a2a_sdk",
+            "integrations.httpx",
+            "integrations.httpx2",
+            "server",
+            "testing",
+        )
+    ),
+]
+"""The public modules whose names have docstrings of their own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """The docstring of a public module, class, function, method or property.
+
+    `thing` is what it describes, `owner` the class whose member that is, or the class itself.
+    """
+
+    name: str
+    doc: str
+    thing: object
+    owner: type | None = None
+
+
+def is_ours(value):
+    return (getattr(value, "__module__", None) or "").startswith("holdfast")
+
+
+def public_texts():
+    """Every docstring that the public modules own."""
+    for module in [holdfast, *MODULES]:
+        yield Text(module.__name__, inspect.cleandoc(module.__doc__), module)
+    for module in MODULES:
+        for name in module.__all__:
+            value, path = getattr(module, name), f"{module.__name__}.{name}"
+            if is_ours(value) and inspect.isfunction(value):
+                yield Text(path, inspect.cleandoc(value.__doc__), value)
+            elif is_ours(value) and inspect.isclass(value):
+                yield Text(path, inspect.cleandoc(vars(value)["__doc__"]), value, value)
+                for member, plain in members(value):
+                    if plain.__doc__:
+                        doc = inspect.cleandoc(plain.__doc__)
+                        yield Text(f"{path}.{member}", doc, vars(value)[member], value)
+
+
+def members(owner):
+    """The methods and properties of a class that callers use."""
+    for name, member in vars(owner).items():
+        plain = getattr(member, "__func__", getattr(member, "fget", member))
+        if inspect.isfunction(plain) and (not name.startswith("_") or name == "__call__"):
+            yield name, plain
+
+
+def entries(doc):
+    """The text of each argument and attribute that a docstring describes, by name."""
+    found, name = {}, None
+    sections = re.findall(
+        r"^(?:Args|Attributes):\n((?:    .*\n|\n)+)", f"{doc}\n", flags=re.MULTILINE
+    )
+    for line in "".join(sections).splitlines():
+        if match := re.match(r" {4}\*{0,2}(\w+): (.*)", line):
+            name = match[1]
+            found[name] = match[2]
+        elif name and line.strip():
+            found[name] += f" {line.strip()}"
+    return found
+
+
+def inherited_entries(text):
+    """The entries of a docstring, and those of the base classes that it completes."""
+    if text.owner is None:
+        return entries(text.doc)
+    found = {}
+    for base in reversed(text.owner.__mro__):
+        member = base if text.owner is text.thing else vars(base).get(text.name.rpartition(".")[2])
+        member = getattr(member, "__func__", getattr(member, "fget", member))
+        found |= entries(inspect.cleandoc(getattr(member, "__doc__", None) or ""))
+    return found
+
+
+def parameters(text, made_by_the_library):
+    """What a caller passes, with the defaults: the parameters of a function or constructor."""
+    thing = text.thing
+    if isinstance(thing, property) or inspect.ismodule(thing):
+        return {}
+    if typing.is_typeddict(thing):
+        return dict.fromkeys(vars(thing)["__annotations__"])
+    if inspect.isclass(thing):
+        if issubclass(thing, BaseException | enum.Enum) or thing.__name__ in made_by_the_library:
+            return {}
+        if getattr(thing, "_is_protocol", False):
+            return {}
+        if issubclass(thing, msgspec.Struct):
+            fields, defaults = thing.__struct_fields__, thing.__struct_defaults__
+            return dict.fromkeys(fields) | dict(
+                zip(fields[len(fields) - len(defaults) :], defaults, strict=True)
+            )
+    signature = inspect.signature(getattr(thing, "__func__", thing))
+    return {
+        name: parameter.default
+        for name, parameter in signature.parameters.items()
+        if name not in {"self", "cls"} and not name.startswith("_")
+    }
+
+
+def examples(doc):
+    """The blocks of code in a docstring's examples, as one fragment; none where it has none."""
+    section = re.search(r"^Example:\n((?:    .*\n|\n)+)", f"{doc}\n", flags=re.MULTILINE)
+    if section is None:
+        return []
+    return [textwrap.dedent(re.search(r"::\n\n(.*)", section[1], flags=re.DOTALL)[1])]
+
+
+def is_a_public_name(name, owner=None):
+    """Whether single backticks around a name lead to its reference.
+
+    It is a path that begins with ``holdfast.``, a name that a public module exports with or
+    without a member of it, or a member of the class whose docstring it is in.
+    """
+    head, _, rest = name.partition(".")
+    if head == "holdfast":
+        return not rest or is_path(rest)
+    exported = {each: getattr(module, each) for module in MODULES for each in module.__all__}
+    if head in exported:
+        return not rest or has_member(exported[head], rest)
+    return owner is not None and has_member(owner, name)
+
+
+def is_path(path):
+    names = {module.__name__.partition(".")[2]: module for module in MODULES}
+    names |= {name: importlib.import_module(f"holdfast.{name}") for name in ("sync",)}
+    if path in names or path in holdfast.__all__:
+        return True
+    head, _, rest = path.partition(".")
+    if head in holdfast.__all__:
+        return has_member(getattr(holdfast, head), rest)
+    return any(
+        path.startswith(f"{name}.") and is_exported(module, path.removeprefix(f"{name}."))
+        for name, module in names.items()
+    )
+
+
+def is_exported(module, path):
+    head, _, rest = path.partition(".")
+    return head in module.__all__ and (not rest or has_member(getattr(module, head), rest))
+
+
+def has_member(owner, path):
+    name, _, rest = path.partition(".")
+    if rest or not inspect.isclass(owner) or name.startswith("_"):
+        return False
+    described = entries(inspect.cleandoc(owner.__doc__ or ""))
+    return hasattr(owner, name) or name in described
