@@ -1381,13 +1381,22 @@ def test_an_endpoint_is_called_without_its_card(written, path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["send", "x", "-e", AGENT], "--endpoint needs exactly one --transport"),
+        (
+            ["send", "x", "-e", AGENT],
+            "--endpoint needs exactly one --transport, the binding of that address: jsonrpc, rest",
+        ),
         (
             ["send", "x", "-e", AGENT, "--transport", "rest", "--transport", "grpc"],
             "needs exactly one",
         ),
         (["send", "x", "-e", AGENT, "--transport", "rest", "-a", AGENT], "contradict each other"),
-        (["send", "x", "-e", "host:1", "--transport", "rest"], "--endpoint"),
+        (["send", "x", "-e", "host:1", "--transport", "rest"], "begins with http:// or https://"),
+        (["send", "x", "-e", "grpc://host:1", "--transport", "rest"], "pass --transport grpc"),
+        (
+            ["send", "x", "-e", "grpc://u:secret@host:1"],
+            "'grpc://***@host:1' is not a gRPC address",
+        ),
+        (["send", "x", "-a", "grpc://host:1"], "pass it as --endpoint"),
         (["card", "get", "-e", AGENT, "--transport", "rest"], "use --agent-card"),
         (["doctor", "-e", AGENT, "--transport", "rest"], "use --agent-card"),
     ],

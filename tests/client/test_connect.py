@@ -707,8 +707,9 @@ def card_of(binding, *, version="1.0", name="Mine"):
         (card_of("JSONRPC", version="2.0"), {}, "speaks protocol 2.0"),
         (card_of("\x1b[31m\n"), {}, "offers only"),
         (card_of("JSONRPC"), {"supported_protocol_bindings": ["HTTP+JSON"]}, "speaks HTTP+JSON"),
+        (card_of("JSONRPC"), {"url": "grpc://a.test"}, 'pass minimal_agent_card(url, ["GRPC"])'),
     ],
-    ids=["binding", "version", "terminal", "filter"],
+    ids=["binding", "version", "terminal", "filter", "by hand"],
 )
 def test_a_card_in_hand_without_an_interface_to_call_is_refused(card, options, says, as_dict):
     error = refused(card.to_dict() if as_dict else card, **options)

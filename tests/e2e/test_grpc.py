@@ -308,7 +308,7 @@ def test_out_007_the_command_line_shows_what_goes_over_it(newer):
 
 
 def test_an_endpoint_of_grpc_is_called_without_its_card(newer):
-    where = ("-e", asyncio.run(address_of(newer)), "--transport", "grpc")
+    where = ("-e", f"grpc://{asyncio.run(address_of(newer))}")
     sent = holdfast("send", "echo over grpc", *where, card=None, on_sockets=True)
     assert (sent.exit, "over grpc" in sent.out) == (0, True)
     missing = holdfast("task", "get", "nope", *where, "-o", "json", card=None, on_sockets=True)

@@ -346,6 +346,8 @@ def correct_card(error: A2AError, state: CommandState) -> str | None:
         return f"the card's author has to correct the card; {_CALL_ANOTHER_ADDRESS}"
     if not is_about_address(error, state):
         return check_reference(error, state)
+    if state.settings.is_endpoint:
+        return "correct --endpoint"
     save = state.command("card", "get", "-o", "json")
     return f"correct the address: {save} > card.json, edit it, then --agent-card card.json"
 

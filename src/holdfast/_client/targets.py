@@ -199,8 +199,8 @@ def _grpc_only(supported: tuple[str, ...]) -> tuple[str, ...]:
 def _check_has_card(agent: str) -> None:
     if is_of_grpc_alone(agent):
         text = (
-            "agent is the address of an interface of gRPC, and no card is there: pass where the "
-            'card is, with that as url=, or minimal_agent_card(address, ["GRPC"])'
+            "agent is the address of a gRPC interface, not of an agent card: pass the card's "
+            'address, with this one as url=, or pass minimal_agent_card(address, ["GRPC"])'
         )
         raise ValueError(text)
 

@@ -120,6 +120,10 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
         spoken = ", ".join(route.supported)
         names = {i.protocol_binding.upper() for i in card.supported_interfaces}
         hints = "".join(f"; {hint}" for name, hint in route.left_out if name in names)
+        if route.url is not None and len(route.supported) == 1:
+            hints += (
+                f'; to call url= without that card, pass minimal_agent_card(url, ["{spoken}"])'
+            )
         raise AgentCardResolutionError(
             f"agent {card.name!r} offers only {offered}; this client speaks {spoken}{hints}",
             executed=False,

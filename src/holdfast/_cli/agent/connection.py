@@ -144,7 +144,9 @@ class Connection:
             if not settings.is_endpoint:
                 raise
             where, binding = masked_reference(settings.agent_card), settings.transports[0]
-            message = f"--endpoint: {where!r} is not an address for {binding}"
+            form = "host:port or grpc://host:port" if binding == "GRPC" else "http:// or https://"
+            verb = "is written" if binding == "GRPC" else "begins with"
+            message = f"--endpoint: {where!r} is not an address for {binding}, which {verb} {form}"
             raise click.UsageError(message) from None
 
     def adapt_to_card(self, card: AgentCard) -> str | None:

@@ -91,6 +91,12 @@ def _of_scheme(scheme: str, reference: str) -> str | Path:
             message = "an address must not hold a user name or password; see --bearer, --api-key"
             raise ValueError(message)
         return reference
+    if scheme in {"grpc", "grpcs"}:
+        message = (
+            f"{scheme}:// is the address of an interface, not of an agent card; pass it as "
+            "--endpoint, or the address of the card as --agent-card"
+        )
+        raise ValueError(message)
     if scheme != "file":
         message = f"{scheme}:// does not lead to an agent; use https://, http:// or file://"
         raise ValueError(message)

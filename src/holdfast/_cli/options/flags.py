@@ -139,8 +139,8 @@ EVERYWHERE = (
         metavar="URL",
         type=ParsedParam("url", read_endpoint),
         mask=masked_reference,
-        help="Address of an interface of the agent, instead of --agent-card: no card is fetched, "
-        "and --transport names the binding.",
+        help="Address of an interface of the agent, instead of --agent-card; no card is fetched. "
+        "--transport names the binding, unless the address begins with grpc:// or grpcs://.",
     ),
     _option(
         "--output",

@@ -322,9 +322,12 @@ def _waits(
 
 
 def _endpoint(
-    ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
+    ctx: click.Context, values: dict[str, Any], sources: Mapping[str, Source]
 ) -> str | None:
-    """Return the interface's address, if it names the agent by the source of higher precedence."""
+    """Return the interface's address, if it names the agent by the source of higher precedence.
+
+    An address that begins with grpc:// or grpcs:// sets the binding in `values`.
+    """
     endpoint: str | None = values.get("endpoint")
     if endpoint is None:
         return None
@@ -335,8 +338,22 @@ def _endpoint(
             raise click.UsageError(message, ctx)
         if card < interface:
             return None
+    from holdfast._model.grpc_addresses import is_of_grpc_alone  # most commands need no endpoint
+
+    if is_of_grpc_alone(endpoint):
+        names = set(values["transport"]) - {"GRPC"}
+        if names and not sources["endpoint"] < sources["transport"]:
+            message = (
+                f"--endpoint {masked_reference(endpoint)} is a gRPC address: pass --transport "
+                f"grpc, or leave out --transport {', '.join(sorted(names))}."
+            )
+            raise click.UsageError(message, ctx)
+        values["transport"] = ("GRPC",)
     if len(set(values["transport"])) != 1:
-        message = "--endpoint needs exactly one --transport, the binding of that address."
+        message = (
+            "--endpoint needs exactly one --transport, the binding of that address: "
+            "jsonrpc, rest or grpc."
+        )
         raise click.UsageError(message, ctx)
     return endpoint
 

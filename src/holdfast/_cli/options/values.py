@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from holdfast._cli.options.masking import names_user
+from holdfast._cli.options.masking import masked_reference, names_user
 from holdfast._wire.versions import BINDINGS, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
@@ -203,8 +203,14 @@ def read_endpoint(text: str) -> str:
         ValueError: It is not an address.
     """
     from holdfast._arguments import check_url
+    from holdfast._model.grpc_addresses import grpc_address, is_of_grpc_alone
 
     url = read_id(text).strip()
+    if is_of_grpc_alone(url):
+        if grpc_address(url) is None:
+            message = f"{masked_reference(url)!r} is not a gRPC address, such as grpc://host:50051"
+            raise ValueError(message)
+        return url
     return check_url(url, "address") if "://" in url else url
 
 
