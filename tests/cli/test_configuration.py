@@ -251,8 +251,10 @@ def test_json_file_is_reported_once(run, local, content):
 def test_a_misspelt_name_is_reported_with_the_one_that_is_meant(run, local):
     write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
     env = {"A2ACLI_STREAM": "1", "A2ACLI_BEARRER": SECRET, "A2ACLI_HISTROY": "1"}
+    env |= {"A2ACLI_TOKEN": SECRET, "A2ACLI_AGENT": "http://a.test"}
     done = run("card", "get", env=env)
     meant = {"BEARRER": "BEARER", "HISTROY": "HISTORY", "TIMOUT": "TIMEOUT"}
+    meant |= {"TOKEN": "BEARER", "AGENT": "AGENT_CARD"}
     places = {"TIMOUT": f"{local}, line 1: A2ACLI_TIMOUT"}
     assert set(done.err.splitlines()) == {
         f"Warning: {places.get(name, f'A2ACLI_{name} in the environment')} is not a setting of "

@@ -193,11 +193,12 @@ def test_a_file_may_be_read_by_those_who_may_read_new_files(words, tmp_path):
     assert (tmp_path / "result.txt").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_a_directory_that_cannot_be_is_reported(tmp_path):
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_in_place_of_the_directory_is_a_usage_error(tmp_path, below):
     (tmp_path / "file").write_text("")
-    done = download(having(Part(text="x")), tmp_path / "file" / "below", "-o", "json")
-    assert (done.exit, done.error["code"]) == (1, "HOLDFAST_ERR_FILE")
-    assert "cannot be written" in done.error["message"]
+    done = download(having(Part(text="x")), tmp_path / "file" / below, "-o", "json")
+    assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert f"{str(tmp_path / 'file')!r} is a file; name a directory" in done.error["message"]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_a_fifo_is_neither_replaced_nor_sent(tmp_path):
     os.mkfifo(tmp_path / "a")
     done = download(having(Part(raw=b"x", filename="a")), tmp_path, "--overwrite")
     assert done.exit == 1
-    assert "a FIFO, a device or the like is there" in done.err
+    assert "it is a FIFO, a device or the like" in done.err
     for flag in ("--file", "--data"):
         for path in (tmp_path / "a", "/dev/zero"):
             sent = holdfast("send", flag, str(path), agent=FakeAgent())

@@ -153,6 +153,10 @@ def test_skill_install_says_what_is_in_its_way(tmp_path):
     assert done.exit == 1
     assert f"{tmp_path / '.agents'}" in done.err
     assert "Code: HOLDFAST_ERR_FILE" in done.err
+    assert "nothing was sent" not in done.err
+    words = ("skill", "install", "--to", str(tmp_path / ".agents"))
+    assert "'--to': " in (wrong := holdfast(*words, card=None)).err
+    assert (wrong.exit, "is a file; name a directory" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize("text", [SKILL, EXAMPLES])

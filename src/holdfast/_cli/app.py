@@ -19,7 +19,11 @@ from holdfast._cli.options.flags import (
     version_line,
     with_options,
 )
-from holdfast._cli.options.parameters import MissingAgentError, loaded_configuration
+from holdfast._cli.options.parameters import (
+    EQUIVALENTS,
+    MissingAgentError,
+    loaded_configuration,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,7 +148,7 @@ def _message(error: click.UsageError) -> str:
         if (advice := _argument(error)) is not None:
             return f"No such option '{error.option_name}'. {advice}"
         options = {name for param in _options(error.ctx) for name in param.opts}
-        equivalents = [name for name in _EQUIVALENTS.get(error.option_name, ()) if name in options]
+        equivalents = [name for name in EQUIVALENTS.get(error.option_name, ()) if name in options]
         if equivalents:
             return f"No such option '{error.option_name}'. {' or '.join(equivalents)} does that."
         from difflib import get_close_matches  # only mistakes need it
@@ -168,24 +172,6 @@ def _argument(error: click.NoSuchOption) -> str | None:
 
 def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:
     return () if ctx is None else ctx.command.params
-
-
-_CREDENTIALS = ("--bearer", "--api-key")
-_EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
-    "--auth": _CREDENTIALS,
-    "--auth-token": ("--bearer",),
-    "--bearer-token": ("--bearer",),
-    "--token": ("--bearer",),
-    "--key": ("--api-key",),
-    "--header": ("--svc-param",),
-    "--headers": ("--svc-param",),
-    "-H": ("--svc-param",),
-    "--url": ("--agent-card", "--endpoint"),
-    "--agent": ("--agent-card",),
-    "--format": ("--output",),
-    "--json": ("--output",),
-}
-"""Options of other tools, with the option that does the same here."""
 
 
 def _output_format(

@@ -70,11 +70,11 @@ def check_free(directory: Path, files: Sequence[File]) -> None:
     """
     existing = [file.name for file in files if os.path.lexists(directory / file.name)]
     if existing:
-        more = f", and {len(existing) - 1} more" if existing[1:] else ""
+        more = f", and {len(existing) - 1} more do" if existing[1:] else ""
         raise CommandError(
             Failure(
                 code="HOLDFAST_ERR_FILE_EXISTS",
-                message=f"{directory / existing[0]} is there already{more}; nothing was saved",
+                message=f"{directory / existing[0]} exists{more}; nothing was saved",
                 hint="name another directory with --to, or replace files with --overwrite",
             )
         )
@@ -162,7 +162,7 @@ def write_now(path: Path, content: bytes, *, overwrite: bool) -> None:
     if overwrite and os.path.lexists(path):
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-            text = "a FIFO, a device or the like is there"
+            text = "it is a FIFO, a device or the like"
             raise OSError(errno.EEXIST, text, str(path))
     # In the same directory, so that it replaces the other file in one step.
     target = path.with_name(f".holdfast-{secrets.token_hex(8)}") if overwrite else path
@@ -253,6 +253,7 @@ async def _save(
             Failure(
                 code="HOLDFAST_ERR_FILE",
                 message=f"{path} cannot be written: {error.strerror or error}",
+                hint="name another directory with --to",
             )
         ) from None
     return SavedFile(file.artifact, file.parts, file.media_type, path, len(content))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._cli.errors import unusable
+from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, with_options
 from holdfast._cli.options.parameters import ParsedParam, complete_path
-from holdfast._cli.options.values import read_id
+from holdfast._cli.options.values import read_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def skill(**_options: object) -> None:
     "--to",
     "scope",
     metavar="DIRECTORY",
-    type=ParsedParam("path", read_id),
+    type=ParsedParam("path", read_directory),
     default=".",
     show_default="the working directory",
     shell_complete=complete_path,
@@ -73,8 +73,9 @@ def skill_install(
     except OutputError:
         raise
     except OSError as error:
-        place = error.filename or target
-        raise unusable(place, f"cannot be written: {error.strerror or error}") from None
+        message = f"{error.filename or target} cannot be written: {error.strerror or error}"
+        hint = "name another directory with --to; skill install --overwrite repeats the rest"
+        raise CommandError(Failure(code="HOLDFAST_ERR_FILE", message=message, hint=hint)) from None
     return 0
 
 
@@ -97,7 +98,7 @@ def _check(
     if not target.exists():
         return
     if not overwrite:
-        message = f"{target} is there already; replace it with --overwrite"
+        message = f"{target} exists; replace it with --overwrite"
         raise click.UsageError(message, ctx)
     marker = target / _WRITTEN
     written_names = marker.read_text("utf-8", "replace").split("\n") if marker.is_file() else []

@@ -28,6 +28,7 @@ from holdfast._cli.options.parameters import (
     setting_option,
 )
 from holdfast._cli.options.values import (
+    read_directory,
     read_id,
     read_listen,
     read_push_credentials,
@@ -87,7 +88,7 @@ _SAVING = (
         "--to",
         "directory",
         metavar="DIRECTORY",
-        type=ParsedParam("path", read_id),
+        type=ParsedParam("path", read_directory),
         default=".",
         show_default="the working directory",
         shell_complete=complete_path,

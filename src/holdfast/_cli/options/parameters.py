@@ -22,7 +22,7 @@ from holdfast._cli.options.configuration import (
 from holdfast._cli.options.values import did_you_mean, read_switch, state_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
     from click.types import OptionHelpExtra
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast._cli.options.configuration import Configuration, FileSetting, Ignored, Source
 
 __all__ = [
+    "EQUIVALENTS",
     "Choice",
     "MissingAgentError",
     "ParsedParam",
@@ -43,11 +44,31 @@ __all__ = [
     "setting_beside",
     "setting_option",
     "value_of",
+    "variable_of",
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _CONFIGURATION = "holdfast._cli.options.parameters.configuration"
+_CREDENTIALS = ("--bearer", "--api-key")
+EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
+    "--auth": _CREDENTIALS,
+    "--auth-token": ("--bearer",),
+    "--bearer-token": ("--bearer",),
+    "--token": ("--bearer",),
+    "--key": ("--api-key",),
+    "--header": ("--svc-param",),
+    "--headers": ("--svc-param",),
+    "-H": ("--svc-param",),
+    "--url": ("--agent-card", "--endpoint"),
+    "--agent": ("--agent-card",),
+    "--agent-url": ("--agent-card", "--endpoint"),
+    "--card": ("--agent-card",),
+    "--format": ("--output",),
+    "--json": ("--output",),
+    "--no-verify": ("--insecure",),
+}
+"""Options of other tools, with the option that does the same here."""
 _MAX_UNKNOWN_NAMES = 50
 """Maximum number of unknown names to report; a file may have thousands."""
 
@@ -169,6 +190,11 @@ class SettingOption(click.Option):
         return configuration_of(ctx).find(self.variable, self.default_text)
 
 
+def variable_of(flag: str) -> str:
+    """Return the environment variable of an option."""
+    return f"{PREFIX}{flag.lstrip('-').replace('-', '_').upper()}"
+
+
 def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
     """Return an option whose environment variable is named after its flag.
 
@@ -176,7 +202,7 @@ def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
         names: The flag, and its other names.
         attributes: The keyword arguments of `SettingOption`.
     """
-    variable = f"{PREFIX}{names[0].lstrip('-').replace('-', '_').upper()}"
+    variable = variable_of(names[0])
     shared = {"variable": variable, "show_envvar": True, "show_default": True}
     return click.option(*names, cls=SettingOption, **{**shared, **attributes})
 
@@ -256,8 +282,11 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
 
         bare = re.split("[-_]", re.sub("(?i)^a2a[-_]cli", "a2acli", name), maxsplit=1)[1]
         bare = bare.upper().replace("-", "_")
+        flag = f"--{bare.lower().replace('_', '-')}"
+        equivalents = [variable_of(name) for name in EQUIVALENTS.get(flag, ())]
         similar = get_close_matches(bare, names, n=1, cutoff=0.75)
-        return f"; did you mean {names[similar[0]]}?" if similar else ""
+        meant = equivalents or [names[name] for name in similar]
+        return f"; did you mean {' or '.join(meant)}?" if meant else ""
 
     for name, source in configuration.unknown:
         yield f"{source.location}: {name} is not a setting of holdfast{advice(name)}"

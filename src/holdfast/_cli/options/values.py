@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
@@ -25,6 +27,7 @@ __all__ = [
     "did_you_mean",
     "nearest",
     "read_bearer",
+    "read_directory",
     "read_duration",
     "read_endpoint",
     "read_extension",
@@ -212,6 +215,23 @@ def read_endpoint(text: str) -> str:
             raise ValueError(message)
         return url
     return check_url(url, "address") if "://" in url else url
+
+
+def read_directory(text: str) -> str:
+    """Parse the path of a directory that may not exist yet.
+
+    Raises:
+        ValueError: It is a file, or below one.
+    """
+    path = Path(read_id(text)).expanduser()
+    for place in (path, *path.parents):
+        with contextlib.suppress(OSError):  # of the writing, then
+            if place.exists() and not place.is_dir():
+                message = f"{str(place)!r} is a file; name a directory"
+                raise ValueError(message)
+            if place.exists():
+                break
+    return text
 
 
 def read_svc_param(text: str) -> tuple[str, str]:
