@@ -1,0 +1,358 @@
+"""The code in the pages about calls, streams, conversations and tools runs as it stands."""
+
+import asyncio
+import functools
+import sys
+
+import pytest
+from tests.kit.client_tools import Scripted, call, calls
+from tests.kit.pages import Page, execute
+
+import holdfast
+import holdfast.sync
+from holdfast.client import TextReset
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    LoopbackServer,
+    Plan,
+    Reset,
+    Step,
+    asks,
+    completes,
+    fails,
+    needs_auth,
+    streams,
+)
+
+CALLS = Page("docs/howto/calls.md")
+STREAMS = Page("docs/howto/cut-stream.md")
+PEOPLE = Page("docs/howto/human-in-the-loop.md")
+TOOLS = Page("docs/howto/client-tools.md")
+SYNC = Page("docs/howto/sync.md")
+HERE = "http://localhost:9999"
+
+
+def client_of(agent):
+    return holdfast.connect(agent.url, engine=FakeNetwork(agent))
+
+
+def books(turn):
+    """Asks when, once."""
+    table = "table" in turn.message.text
+    return asks("When?") if table and turn.task is None else completes(turn.message.text)
+
+
+# ── Calls ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_call_connects_and_asks(monkeypatch):
+    agent = FakeAgent("384,400 km", url=HERE)
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+    printed = []
+
+    await execute(CALLS.block("async with holdfast.connect("), print=printed.append)
+    names = await execute(CALLS.block("patient = "))
+    await names["agent"].close()
+
+    assert printed == ["384,400 km"]
+
+
+@pytest.mark.parametrize("begin", ["answer.task_id, context_id", "agent.conversation()"])
+async def test_question_is_replied_to(begin):
+    agent, questions, printed = FakeAgent(books), [], []
+    await execute(
+        CALLS.block(begin),
+        agent=client_of(agent),
+        input=lambda question: questions.append(question) or "tonight",
+        print=printed.append,
+    )
+    assert questions == ["When? "]
+    assert printed[0] == "tonight"
+
+
+async def test_message_has_many_forms(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG")
+    agent = FakeAgent()
+    await execute(CALLS.block("file_part"), agent=client_of(agent))
+    [task] = agent.tasks.values()
+    picture, data = task.history[0].parts[1:]
+    assert (picture.media_type, picture.raw, data.data) == ("image/png", b"\x89PNG", {"n": 1})
+
+
+async def test_operations_are_methods():
+    agent, printed = FakeAgent(completes("done", after=1000, works=1)), []
+    names = await execute(
+        CALLS.block("return_immediately=True"),
+        agent=client_of(agent),
+        print=lambda *words: printed.append(words),
+    )
+    assert [state for _, state in printed] == [holdfast.TaskState.SUBMITTED]
+    assert names["task"].text == "done"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fault", "printed"),
+    [
+        ("", Reset(after_execution=True), "the connection"),
+        (lambda _: fails("no oven"), None, "the task failed: task"),
+    ],
+)
+async def test_errors_have_facts(behaviour, fault, printed):
+    agent = FakeAgent(behaviour, records_messages=False)
+    if fault:
+        agent.inject(fault)
+    lines = []
+    await execute(
+        CALLS.block("except holdfast.OutcomeUnknownError"),
+        agent=client_of(agent),
+        print=lambda *words: lines.append(" ".join(map(str, words))),
+    )
+    [line] = lines
+    assert printed in line.lower()
+
+
+def test_default_limits_are_those_of_the_page():
+    resilience = holdfast.Resilience()
+    seconds = resilience.timeouts
+    waits = (seconds.pool, seconds.connect, seconds.write, seconds.first_byte, seconds.idle)
+    assert f"{', '.join(f'{wait:g}' for wait in waits)} s |" in CALLS.text
+    assert f"| {resilience.reconcile.timeout:g} s | `ReconcilePolicy(" in CALLS.text
+    assert f"| {resilience.reconnect.max_quiet:,.0f} s | `ReconnectPolicy(" in CALLS.text
+    assert f"| {resilience.reconnect.max_reconnects} without a new event" in CALLS.text
+    assert f"| {resilience.budget.tokens:g} tokens |" in CALLS.text
+    assert f"| {resilience.retry.max_retries}, after" in CALLS.text
+    assert f"opens after {resilience.breaker.failures} failures" in CALLS.text
+
+
+async def test_conversation_ignores_the_timeout_of_its_client():
+    agent = FakeAgent(completes("done", after=2_000))
+    async with holdfast.connect(agent.url, engine=FakeNetwork(agent), timeout=10) as client:
+        answer = await client.conversation().ask("Think.")
+        with pytest.raises(holdfast.DeadlineExceededError):
+            await client.conversation(timeout=20).ask("Think.")
+    assert answer.text == "done"
+
+
+# ── Streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_stream_is_cut_and_text_is_whole():
+    agent = FakeAgent(streams("384,400 ", "km, ", "on average", every=1))
+    agent.inject(Cut(after_events=3))
+    printed = []
+    block = STREAMS.block("if answer.question:")
+    names = await execute(
+        block, agent=client_of(agent), print=lambda text, **_: printed.append(text)
+    )
+    assert printed == ["384,400 ", "km, ", "on average"]
+    assert names["answer"].text == "384,400 km, on average"
+    assert agent.pending_faults == ()
+
+    await execute(
+        block,
+        agent=client_of(FakeAgent(asks("When?"))),
+        print=lambda text, **_: printed.append(text),
+    )
+    assert printed[-1] == "When?"
+
+
+async def test_question_in_a_stream_is_replied_to():
+    printed = []
+    await execute(
+        STREAMS.block("while answer.needs_input"),
+        agent=client_of(FakeAgent(books)),
+        input=lambda question: f"{question}tonight",
+        print=lambda text, **_: printed.append(text),
+    )
+    assert printed == ["When? tonight"]
+
+
+async def test_events_are_those_of_the_protocol():
+    agent, printed = FakeAgent(streams("a", "b")), []
+    await execute(
+        STREAMS.block("isinstance(event"),
+        agent=client_of(agent),
+        print=lambda *words: printed.append(words),
+    )
+    assert printed == [
+        ("artifact-1", False),
+        ("artifact-1", True),
+        ("COMPLETED", 0, False),
+    ]
+
+
+async def test_replaced_text_begins_again():
+    def artifact(text):
+        return (holdfast.Artifact(artifact_id="a", parts=(holdfast.text_part(text),)),)
+
+    steps = (
+        Step(state=holdfast.TaskState.WORKING),
+        Step(artifacts=artifact("383,000 km")),
+        Step(artifacts=artifact("384,400 km")),
+        Step(state=holdfast.TaskState.COMPLETED),
+    )
+    printed, seen = [], []
+    agent = client_of(FakeAgent(Plan(steps)))
+    await execute(STREAMS.block("text_changes"), agent=agent, print=printed.append)
+    async with agent.stream_message("x") as events:
+        seen += [change async for change in events.text_changes()]
+    assert printed == ["384,400 km"]
+    assert any(isinstance(change, TextReset) for change in seen)
+
+
+async def test_existing_task_is_followed():
+    agent = FakeAgent(streams("a", "b", every=5))
+    client, printed = client_of(agent), []
+    task = await client.send_message("x", return_immediately=True)
+    await execute(
+        STREAMS.block("subscribe_to_task"),
+        agent=client,
+        task_id=task.id,
+        print=lambda text, **_: printed.append(text),
+    )
+    assert "".join(printed) == "ab"
+
+
+# ── People ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_handler_replies():
+    printed = []
+    await execute(
+        PEOPLE.block('return "tonight"'), agent=client_of(FakeAgent(books)), print=printed.append
+    )
+    assert printed == ["tonight"]
+
+
+@pytest.mark.real_time
+async def test_reading_standard_input_does_not_prevent_the_exit():
+    program = PEOPLE.block("stdin_lines()")
+    async with LoopbackServer(FakeAgent(books)) as server, asyncio.timeout(60):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-c", program.replace(HERE, server.url)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert await process.stdout.readline() == b"When?\n"
+        process.stdin.write(b"tonight\n")
+        # Standard input stays open: the thread still reads it when the program ends.
+        output, errors = await process.stdout.read(), await process.stderr.read()
+        assert (await process.wait(), output, errors) == (0, b"tonight\n", b"")
+
+
+async def test_reply_comes_later():
+    printed = []
+    await execute(
+        PEOPLE.block("# later, perhaps"), agent=client_of(FakeAgent(books)), print=printed.append
+    )
+    assert printed == ["tonight"]
+
+
+async def test_authorization_is_waited_for():
+    agent, printed = FakeAgent(needs_auth("Log in.", cleared_after=60)), []
+    await execute(PEOPLE.block("on_auth=authorize"), agent=client_of(agent), print=printed.append)
+    assert printed == ["Log in.", "authorized"]
+
+
+async def test_failed_handler_leaves_the_task_open():
+    printed = []
+    await execute(
+        PEOPLE.block("too_late"),
+        agent=client_of(FakeAgent(books)),
+        print=lambda *words: printed.append(words),
+    )
+    state, cause = printed[0]
+    assert (state, "no reply in time" in cause) == ("INPUT_REQUIRED", True)
+    assert printed[1:] == [("tonight",)]
+
+
+# ── Tools ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_agent_calls_a_function():
+    answers = calls(call(1, "distance", '{"body":"moon"}')), completes("384400.0 km")
+    table = {"moon": 384400.0}
+    names = await execute(TOOLS.block("ToolError"), agent=Scripted(*answers).client(), TABLE=table)
+    bounded = await execute(
+        TOOLS.block("max_tool_calls=20"),
+        agent=Scripted(*answers).client(),
+        distance=names["distance"],
+    )
+    assert names["answer"].text == bounded["answer"].text == "384400.0 km"
+
+
+# ── Without asyncio ──────────────────────────────────────────────────────────────────────────
+
+
+def test_everything_is_there_without_asyncio(monkeypatch):
+    def behave(turn):
+        if turn.task is None and "table" in turn.message.text:
+            return asks("When?")
+        return completes(f"{turn.message.text}!")
+
+    agent = FakeAgent(behave, url=HERE)
+    connect = functools.partial(holdfast.sync.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast.sync, "connect", connect)
+    printed, asked = [], []
+    names = {
+        "print": lambda text, **_: printed.append(text),
+        "input": lambda question: asked.append(question) or "tonight",
+    }
+
+    exec(SYNC.block("holdfast.sync.connect"), names)
+
+    assert printed == ["How far is the moon?!", "And in miles?!", "tonight!"]
+    assert asked == ["When? "]
+
+
+def test_agents_are_asked_without_asyncio(monkeypatch):
+    here, there = FakeAgent("a", url=HERE), FakeAgent("b", url="http://localhost:9998")
+    network = FakeNetwork(here, there)
+    coordinator = functools.partial(holdfast.sync.Coordinator, engine=network)
+    monkeypatch.setattr(holdfast.sync, "Coordinator", coordinator)
+    printed = []
+    exec(SYNC.block("Coordinator"), {"print": lambda *words: printed.append(words)})
+    assert sorted(printed) == [("news", "b"), ("weather", "a")]
+
+
+# ── Pages ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_block_is_run():
+    CALLS.check_complete(
+        "async with holdfast.connect(",
+        "answer.task_id, context_id",
+        "file_part",
+        "return_immediately=True",
+        "agent.conversation()",
+        "patient = ",
+        "except holdfast.OutcomeUnknownError",
+    )
+    STREAMS.check_complete(
+        "if answer.question:",
+        "while answer.needs_input",
+        "isinstance(event",
+        "text_changes",
+        "subscribe_to_task",
+    )
+    PEOPLE.check_complete(
+        'return "tonight"',
+        "stdin_lines()",
+        "# later, perhaps",
+        "on_auth=authorize",
+        "too_late",
+    )
+    TOOLS.check_complete("ToolError", "max_tool_calls=20")
+    SYNC.check_complete("holdfast.sync.connect", "Coordinator")
+
+
+@pytest.mark.parametrize(
+    "page", [CALLS, STREAMS, PEOPLE, TOOLS, SYNC], ids=lambda page: page.path.stem
+)
+def test_every_link_leads_somewhere(page):
+    page.check_links()
