@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import breaker_states
 import cut_stream
+import journal_states
 import retry_decision
 import timeouts
 
@@ -27,6 +28,7 @@ FOLDER = Path(__file__).parent
 PICTURES: dict[str, Callable[[], Picture]] = {
     "breaker-states": breaker_states.picture,
     "cut-stream": cut_stream.picture,
+    "journal-states": journal_states.picture,
     "retry-decision": retry_decision.picture,
     "timeouts": timeouts.picture,
 }

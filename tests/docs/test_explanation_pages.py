@@ -1,11 +1,73 @@
 """docs/explanation: guarantees, streams, versions, security; and the links of all its pages."""
 
+import functools
+
 import pytest
-from tests.kit.pages import ROOT, Page
+from tests.kit.pages import ROOT, Page, execute
 
-PAGES = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/explanation/*.md"))
+import holdfast
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, completes, streams
+
+PATHS = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/explanation/*.md"))
+STREAMS = Page("docs/explanation/streams.md")
+SENT_ONCE = Page("docs/explanation/sent-once.md")
+URL = "http://localhost:9999"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.fixture
+def reach(monkeypatch):
+    """Has the pages connect to fake agents."""
+
+    def reach(*agents):
+        connect = functools.partial(holdfast.connect, engine=FakeNetwork(*agents))
+        monkeypatch.setattr(holdfast, "connect", connect)
+
+    return reach
+
+
+async def test_cut_stream_yields_each_piece_once(capsys):
+    agent = FakeAgent(streams("384,400", " km", every=1))
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+
+    async with holdfast.connect(agent.url, engine=FakeNetwork(agent)) as client:
+        await execute(STREAMS.block("stream_message"), agent=client)
+
+    assert capsys.readouterr().out == "384,400 km1 False True\n"
+
+
+async def test_lost_reply_that_is_not_found_is_an_unknown_outcome(capsys):
+    agent = FakeAgent("pizza", records_messages=False)
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    async with holdfast.connect(agent.url, engine=FakeNetwork(agent)) as client:
+        await execute(SENT_ONCE.block("except holdfast"), agent=client)
+
+    [message_id] = agent.executions
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{message_id} ('the tasks changed since the message was sent, ")
+    assert printed.endswith(" None\n")  # the search was complete
+
+
+async def test_call_that_another_process_left_is_resumed(tmp_path, monkeypatch, reach, capsys):
+    monkeypatch.chdir(tmp_path)
+    agent = FakeAgent(completes("pizza", after=60), url=URL)
+    reach(agent)
+    async with holdfast.connect(URL, journal="calls.db") as earlier:
+        with pytest.raises(holdfast.DeadlineExceededError):
+            await earlier.ask("Order one pizza.", timeout=5)
+
+    names = await execute(SENT_ONCE.block("resume_pending"))
+
+    assert capsys.readouterr().out.endswith(" pizza (0 left)\n")
+    assert names["answer"].text == "pizza"
+    assert len(agent.executions) == 2
+
+
+def test_every_block_is_run():
+    STREAMS.check_complete("stream_message")
+    SENT_ONCE.check_complete("except holdfast", "resume_pending")
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_link_leads_somewhere(path):
     Page(path).check_links()
