@@ -347,7 +347,8 @@ SIGNATURES = {
     "Client.ask": (
         "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
         "*accepted_output_modes=None "
-        "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
+        "*push_notification_config=None *tools=() *poll_interval=2.0 *cancel_on_abandon=False "
+        "**options"
     ),
     "Client.call": "self operation params **options",
     "Client.cancel_task": (
@@ -386,17 +387,20 @@ SIGNATURES = {
     "Client.stream_message": (
         "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
         "*accepted_output_modes=None "
-        "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
+        "*push_notification_config=None *tools=() *poll_interval=2.0 *cancel_on_abandon=False "
+        "**options"
     ),
     "Client.subscribe_to_task": (
         "self task_id *force_subscription=False *poll_interval=2.0 **options"
     ),
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
     "Conversation.ask": (
-        "self message *metadata=None *message_metadata=None *accepted_output_modes=None **options"
+        "self message *metadata=None *message_metadata=None *accepted_output_modes=None "
+        "*cancel_on_abandon=False **options"
     ),
     "Conversation.stream_message": (
-        "self message *metadata=None *message_metadata=None *accepted_output_modes=None **options"
+        "self message *metadata=None *message_metadata=None *accepted_output_modes=None "
+        "*cancel_on_abandon=False **options"
     ),
     "Conversation.wait": "self **options",
     "ClientTaskManager.get_task": "self",
@@ -493,9 +497,9 @@ SIGNATURES = {
     "Coordinator.add": "self name agent",
     "Coordinator.client": "self name",
     "Coordinator.close": "self",
-    "Coordinator.delegate": "self agent message **options",
+    "Coordinator.delegate": "self agent message *cancel_on_abandon=False **options",
     "Coordinator.fan_out": (
-        "self message *agents=None *min_results=1 *within=None *cancel_remote=False **options"
+        "self message *agents=None *min_results=1 *within=None *cancel_on_abandon=False **options"
     ),
     "Coordinator.health": "self",
     "Coordinator.remove": "self name",

@@ -279,13 +279,13 @@ async def test_too_few_answers_are_unexecuted_if_nothing_was_sent():
 # ── within ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("cancel_remote", [False, True])
-async def test_within_ends_the_wait_for_slow_agents(cancel_remote):
+@pytest.mark.parametrize("cancel_on_abandon", [False, True])
+async def test_within_ends_the_wait_for_slow_agents(cancel_on_abandon):
     quick, slow = fake("quick", after(1)), fake("slow", works_forever())
     network = FakeNetwork(quick, slow)
 
     async with coordinating(quick, slow, engine=network) as coordinator:
-        results = await coordinator.fan_out("hello", within=5, cancel_remote=cancel_remote)
+        results = await coordinator.fan_out("hello", within=5, cancel_on_abandon=cancel_on_abandon)
 
         assert now() == pytest.approx(5)
         assert results[0].answer.text == "done"
@@ -294,9 +294,9 @@ async def test_within_ends_the_wait_for_slow_agents(cancel_remote):
         assert (late.deadline, late.timeout, late.executed) == ("fan-out", 5, True)
         assert late.task.state is TaskState.WORKING
 
-    assert len(slow.calls("CancelTask")) == cancel_remote
+    assert len(slow.calls("CancelTask")) == cancel_on_abandon
     assert quick.calls("CancelTask") == []
-    state = TaskState.CANCELED if cancel_remote else TaskState.WORKING
+    state = TaskState.CANCELED if cancel_on_abandon else TaskState.WORKING
     assert next(iter(slow.tasks.values())).state is state
     assert (network.in_flight, slow.open_streams) == (0, 0)
 
@@ -306,7 +306,7 @@ async def test_a_hanging_cancel_request_delays_nothing_for_long():
     slow.inject(Stall(), on="CancelTask", times=100)
 
     async with coordinating(slow) as coordinator:
-        await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
+        await coordinator.fan_out("hello", within=5, min_results=0, cancel_on_abandon=True)
         assert now() == pytest.approx(5)
 
     assert now() == pytest.approx(15)
@@ -433,7 +433,7 @@ async def test_a_fan_out_can_be_left_early():
     network = FakeNetwork(*agents)
 
     async with coordinating(*agents, engine=network) as coordinator:
-        async with coordinator.fan_out("hello", cancel_remote=True) as fan_out:
+        async with coordinator.fan_out("hello", cancel_on_abandon=True) as fan_out:
             async for result in fan_out:
                 assert (result.agent, fan_out.in_flight) == ("quick", 1)
                 break
@@ -536,7 +536,9 @@ async def test_a_terminal_task_is_not_cancelled():
 
     agent = fake("a", after(1))
     async with coordinating(agent, consumers=[consume]) as coordinator:
-        results = await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
+        results = await coordinator.fan_out(
+            "hello", within=5, min_results=0, cancel_on_abandon=True
+        )
 
     assert isinstance(results[0].error, DeadlineExceededError)
     assert next(iter(agent.tasks.values())).state is TaskState.COMPLETED
@@ -546,7 +548,7 @@ async def test_a_terminal_task_is_not_cancelled():
 async def test_cancel_requests_do_not_delay_results():
     slow = fake("slow", works_forever(), cancel_takes=8)
     async with coordinating(slow) as coordinator:
-        await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
+        await coordinator.fan_out("hello", within=5, min_results=0, cancel_on_abandon=True)
 
     assert len(slow.calls("CancelTask")) == 1
     assert now() == pytest.approx(5)
@@ -1022,7 +1024,7 @@ async def test_unknown_agents_are_named():
         (("x",), {"within": 0}, ValueError, "within must be"),
         (("x",), {"min_results": -1}, ValueError, "min_results"),
         (("x",), {"min_results": 1.5}, TypeError, "min_results"),
-        (("x",), {"cancel_remote": 1}, TypeError, "cancel_remote"),
+        (("x",), {"cancel_on_abandon": 1}, TypeError, "cancel_on_abandon"),
         (("x",), {"timeout": -1}, ValueError, "timeout"),
         (
             ("x",),

@@ -285,6 +285,15 @@ def test_wrong_arguments_raise_the_usual_errors():
             client.iter_tasks(b"x")
 
 
+def test_leaving_a_stream_early_cancels_the_task_if_asked_to():
+    client, agent = connected(works_forever())
+
+    with client, client.stream_message("hello", cancel_on_abandon=True) as events:
+        next(iter(events))
+
+    assert len(agent.calls("CancelTask")) == 1
+
+
 def test_objects_of_a_blocking_client_are_blocking():
     client, _ = connected(scripted(asks("which?"), completes("that one"), streams("that ", "one")))
 

@@ -754,7 +754,7 @@ async def coordinate(client: Client) -> None:
         assert_type(result.unwrap(), Answer)
         assert_type(await coordinator.fan_out("hello", agents=["a"]), tuple[AgentResult, ...])
         pairs = zip(["a", "b"], ["hello", "again"], strict=True)
-        async with coordinator.fan_out(pairs, within=5, cancel_remote=True) as fan_out:
+        async with coordinator.fan_out(pairs, within=5, cancel_on_abandon=True) as fan_out:
             assert_type(fan_out, FanOut)
             assert_type(fan_out.in_flight, int)
             async for one in fan_out:

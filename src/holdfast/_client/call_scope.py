@@ -58,6 +58,16 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
         """Return the same call with another deadline, for a part of it."""
         return msgspec.structs.replace(self, deadline=deadline)
 
+    def follow_up(self, deadline: Deadline) -> CallScope:
+        """Return the scope of a call of its own that carries the same."""
+        group = self.call_group
+        call_group = CallGroup(
+            secrets=group.secrets, is_observed=group.is_observed, loop=group.loop
+        )
+        return msgspec.structs.replace(
+            self, deadline=deadline, call_group=call_group, consumers=()
+        )
+
     @contextlib.contextmanager
     def hiding_secrets(self) -> Generator[None]:
         """Hide secrets in errors made from an agent's words outside of the stack of layers."""

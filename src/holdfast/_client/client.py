@@ -25,6 +25,7 @@ from holdfast._arguments import (
     check_seconds,
     format_timestamp,
 )
+from holdfast._client.cancel_request import may_have_run_before, request_cancel
 from holdfast._client.circuit import Circuit
 from holdfast._client.content import to_message
 from holdfast._client.core import ClientCore, is_terminal
@@ -39,12 +40,10 @@ from holdfast._model.codec import MalformedError
 from holdfast._model.sendable import check_sendable
 from holdfast._model.settings import check_count, check_kind
 from holdfast.errors import (
-    A2AError,
     CancelUnconfirmedError,
     DeadlineExceededError,
     InvalidAgentResponseError,
     TaskAuthRequiredError,
-    TaskNotCancelableError,
     TaskNotFoundError,
 )
 from holdfast.types import (
@@ -112,12 +111,16 @@ class Client(ClosingContext):
 
         Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
         RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
-        meanwhile; the first of these errors is raised at the end. Can be called twice.
+        meanwhile; the first of these errors is raised at the end. Can be called twice. Tasks of
+        calls that were abandoned before (``cancel_on_abandon``) are canceled first, which takes up
+        to 20 s if their agents do not answer.
 
         Raises:
             TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
         """
-        await close_in_turn((self._core, *self._owned), seconds=_CLOSE_TIMEOUT_S)
+        await close_in_turn(
+            (self._core.abandoned, self._core, *self._owned), seconds=_CLOSE_TIMEOUT_S
+        )
 
     # ── Consumers and interceptors ───────────────────────────────────────────────────────────
 
@@ -330,6 +333,7 @@ class Client(ClosingContext):
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message and wait for the answer, however long the agent works on it.
@@ -356,6 +360,9 @@ class Client(ClosingContext):
                 client tools; their results are sent to the agent, and its last answer is returned.
             poll_interval: Seconds between two polls of the task; the first polls are quicker; more
                 than 0, 2 by default.
+            cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
+                timeout expires, before the task is over or needs input; the caller does not wait
+                for that: see `stream_message`. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -402,6 +409,7 @@ class Client(ClosingContext):
             tools=offered,
             poll_interval=poll_interval,
             until_deadline=True,
+            cancel_on_abandon=cancel_on_abandon,
         )
         async with events:
             return await events.result()
@@ -587,6 +595,7 @@ class Client(ClosingContext):
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and stream the events of its answer (A2A 3.1.2).
@@ -615,6 +624,14 @@ class Client(ClosingContext):
                 continues over all the turns that the calls take, and its events include the calls.
             poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
                 2 by default.
+            cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
+                early, or is cancelled, or if the timeout expires, before the task is over or needs
+                input. The caller does not wait: the client cancels the task in the background, and
+                `close` waits for that. If the task is not known yet, the client waits up to 10 s
+                for the first event, and otherwise searches for the task (see ``on_unknown``); the
+                request to cancel has 10 s. If both fail, the agent continues with the task, and a
+                warning is logged. A message that was not sent by then is not sent. False by
+                default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -654,6 +671,7 @@ class Client(ClosingContext):
             tools=offered,
             poll_interval=poll_interval,
             until_deadline=False,
+            cancel_on_abandon=cancel_on_abandon,
         )
 
     def _sending(
@@ -670,13 +688,17 @@ class Client(ClosingContext):
         tools: ClientTools | None = None,
         poll_interval: float,
         until_deadline: bool,
+        cancel_on_abandon: bool = False,
     ) -> EventStream:
         """Return the stream of an answer, which sends the message when it is entered."""
+        if cancel_on_abandon is not False:
+            check_kind("cancel_on_abandon", cancel_on_abandon, bool)
         calls = StreamCalls(
             self._core,
             scope,
             poll_interval=poll_interval,
             until_deadline=until_deadline,
+            cancel_on_abandon=cancel_on_abandon,
         )
         send = partial(
             calls.send,
@@ -1108,11 +1130,7 @@ class Client(ClosingContext):
             metadata=check_json_object("metadata", metadata),
         )
         with self._core.observed(scope, op.CANCEL_TASK.name):
-            try:
-                task = (await self._core.call(op.CANCEL_TASK, request, scope)).value
-            except (TaskNotCancelableError, TaskNotFoundError) as error:
-                task = await self._canceled_before(task_id, error, scope)
-            self._core.expect_change(task_id)  # an agent may not notify every subscriber
+            task = await request_cancel(self._core, request, scope)
             if not confirm or task.state.is_terminal:
                 return task
             try:
@@ -1267,7 +1285,7 @@ class Client(ClosingContext):
                 method=Client.delete_task_push_notification_config,
             )
         except TaskNotFoundError as error:
-            if not _ran_before(error):
+            if not may_have_run_before(error):
                 raise
 
     # ── Any operation ────────────────────────────────────────────────────────────────────────
@@ -1331,23 +1349,6 @@ class Client(ClosingContext):
         scope = self._core.begin("call", options, method=method)
         return await self._core.call(operation, params, scope)
 
-    async def _canceled_before(
-        self,
-        task_id: str,
-        error: TaskNotCancelableError | TaskNotFoundError,
-        scope: CallScope,
-    ) -> Task:
-        """Return the canceled task if an earlier attempt of the same cancel has succeeded."""
-        if not _ran_before(error):
-            raise error
-        try:
-            task = await self._core.get_task(task_id, scope)
-        except TaskNotFoundError:
-            raise error from None
-        if task.state is not TaskState.CANCELED:
-            raise error
-        return task
-
 
 def _offered(
     tools: ClientTools | Iterable[Callable[..., Any]], options: SendOptions
@@ -1363,7 +1364,12 @@ def _offered(
 
 
 def asking(
-    client: Client, message: Content, options: SendOptions, *, within: Deadline | None = None
+    client: Client,
+    message: Content,
+    options: SendOptions,
+    *,
+    within: Deadline | None = None,
+    cancel_on_abandon: bool = False,
 ) -> tuple[EventStream, CallGroup, Deadline]:
     """Do what `Client.ask` does, for callers that query several agents.
 
@@ -1372,6 +1378,7 @@ def asking(
         message: The complete message.
         options: See `SendOptions`.
         within: A deadline besides that of the options.
+        cancel_on_abandon: See `Client.ask`.
 
     Returns:
         The stream of the answer, which sends the message when it is entered; the data that its
@@ -1383,7 +1390,13 @@ def asking(
     if within is not None and within.at < scope.deadline.at:
         scope = scope.within(within)
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    events = ask(scope, message, poll_interval=2.0, until_deadline=True)
+    events = ask(
+        scope,
+        message,
+        poll_interval=2.0,
+        until_deadline=True,
+        cancel_on_abandon=cancel_on_abandon,
+    )
     return events, scope.call_group, scope.deadline
 
 
@@ -1499,11 +1512,6 @@ def _check_named(operation: Operation[Any, Any], params: object) -> None:
                 text = f"the request lacks {name}"
                 raise MalformedError(text)
             check_kind(f"params.{name}", value, str)
-
-
-def _ran_before(error: A2AError) -> bool:
-    """Return whether an earlier attempt of the same call may have been executed."""
-    return any(attempt.executed is not False for attempt in error.attempts[:-1])
 
 
 def _state_of(task: Task | None) -> str:

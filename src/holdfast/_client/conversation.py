@@ -29,6 +29,7 @@ from holdfast._client.content import Content, to_message
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.streams import StreamCalls
+from holdfast._model.settings import check_kind
 from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast.errors import (
     A2AConnectionError,
@@ -169,6 +170,7 @@ class Conversation:
         metadata: Mapping[str, Any] | None = None,
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message, and wait for the answer.
@@ -181,8 +183,9 @@ class Conversation:
                 (``message.metadata``); it takes precedence if both have a member.
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
+            cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
+                timeout expires: see `Client.ask`. False by default.
             **options: See `SendOptions`; the default timeout is that of the conversation.
-            **options: CONV
 
         Returns:
             The answer. If its `needs_input` is true, the agent waits for another message, and no
@@ -208,6 +211,7 @@ class Conversation:
             metadata=metadata,
             message_metadata=message_metadata,
             accepted_output_modes=accepted_output_modes,
+            cancel_on_abandon=cancel_on_abandon,
             **options,
         )
         async with turn as events:
@@ -220,6 +224,7 @@ class Conversation:
         metadata: Mapping[str, Any] | None = None,
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and return the events of the answer and of the hooks' replies.
@@ -241,8 +246,10 @@ class Conversation:
                 (``message.metadata``); it takes precedence if both have a member.
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
+            cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
+                early, or is cancelled, or if the timeout expires: see `Client.stream_message`.
+                False by default.
             **options: See `SendOptions`; the default timeout is that of the conversation.
-            **options: CONV
 
         Returns:
             The stream of one turn; nothing is sent before it is entered.
@@ -258,7 +265,12 @@ class Conversation:
             context_id=self._context_id,
             metadata=message_metadata,
         )
-        calls = self._stream_calls(options, method=Conversation.stream_message)
+        check_kind("cancel_on_abandon", cancel_on_abandon, bool)
+        calls = self._stream_calls(
+            options,
+            method=Conversation.stream_message,
+            cancel_on_abandon=cancel_on_abandon,
+        )
         replies = self._replies(calls, metadata, accepted_output_modes)
 
         async def send() -> ReplyLoop:
@@ -271,7 +283,6 @@ class Conversation:
 
         Args:
             **options: See `SendOptions`; the default timeout is that of the conversation.
-            **options: CONV
 
         Returns:
             The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
@@ -315,14 +326,22 @@ class Conversation:
             self._context_id = reply.context_id or self._context_id
 
     def _stream_calls(
-        self, options: SendOptions, *, method: Callable[..., Any] | None = None
+        self,
+        options: SendOptions,
+        *,
+        method: Callable[..., Any] | None = None,
+        cancel_on_abandon: bool = False,
     ) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
         add_tools_extension(options, self._tools)
         scope = self._core.begin("conversation", options, sends=True, method=method)
         return StreamCalls(
-            self._core, scope, poll_interval=self._poll_interval, until_deadline=True
+            self._core,
+            scope,
+            poll_interval=self._poll_interval,
+            until_deadline=True,
+            cancel_on_abandon=cancel_on_abandon,
         )
 
     def _check_idle(self) -> None:
@@ -342,7 +361,8 @@ class Conversation:
             try:
                 return await begin()
             except BaseException:
-                self._turn = None
+                if self._turn is stream:  # an abandoned turn may end after the next one begins
+                    self._turn = None
                 raise
 
         stream = EventStream(calls, enter)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -29,21 +28,17 @@ from holdfast._model.settings import check_count, check_kind
 from holdfast._net.resolve_engine import check_tls, resolve_engine
 from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast._pipeline.endpoints import Endpoints
-from holdfast.errors import A2AError, NotEnoughResultsError
+from holdfast.errors import NotEnoughResultsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast._aio.closing import Closable
     from holdfast._client.client import Client
-    from holdfast._client.options import CallOptions
     from holdfast._policy.deadline import Deadline
-    from holdfast.types import Message, Task
+    from holdfast.types import Message
 
 __all__ = ["Coordinator"]
-
-_CANCEL_TIMEOUT_S = 10.0
-"""Seconds that a request to cancel a task may take."""
 
 _CLOSE_TIMEOUT_S = 30.0
 """Seconds that the connections and the journal have to close."""
@@ -71,7 +66,7 @@ _FAN_OUT_OPTIONS = (
     "agents",
     "min_results",
     "within",
-    "cancel_remote",
+    "cancel_on_abandon",
     *SendOptions.__annotations__,
 )
 
@@ -130,7 +125,6 @@ class Coordinator(ClosingContext):
         self._env = self._options.get("env") or SystemEnv()
         check_connect_options(**self._options).route(_UNUSED_URL)  # invalid options raise here
         self._agents: dict[str, NamedAgent] = {}
-        self._cancellations: set[asyncio.Task[None]] = set()
         self._fan_outs: set[FanOut] = set()
         self._is_closed = False
         for name, agent in named:
@@ -148,8 +142,8 @@ class Coordinator(ClosingContext):
     async def close(self) -> None:
         """End the calls in flight, and close the clients and connections that it created.
 
-        Requests to cancel remote tasks (``cancel_remote``) have up to 10 s to finish.
-        Can be called twice.
+        Tasks of calls that were abandoned (``cancel_on_abandon``) are canceled first, which takes
+        up to 20 s if their agents do not answer. Can be called twice.
         """
         self._is_closed = True
         agents, self._agents = self._agents, {}
@@ -159,7 +153,6 @@ class Coordinator(ClosingContext):
         owned, self._owned = self._owned, ()
         try:
             await asyncio.gather(*(fan_out.close() for fan_out in tuple(self._fan_outs)))
-            await asyncio.gather(*self._cancellations, return_exceptions=True)
         finally:
             try:
                 closing = (agent.close() for agent in agents.values())
@@ -229,7 +222,12 @@ class Coordinator(ClosingContext):
     # ── Calls ────────────────────────────────────────────────────────────────────────────────
 
     async def delegate(
-        self, agent: str, message: Content, **options: Unpack[SendOptions]
+        self,
+        agent: str,
+        message: Content,
+        *,
+        cancel_on_abandon: bool = False,
+        **options: Unpack[SendOptions],
     ) -> AgentResult:
         """Send a message to one agent, as `Client.ask` does; an `A2AError` is in the result.
 
@@ -238,6 +236,8 @@ class Coordinator(ClosingContext):
         Args:
             agent: The name of the agent.
             message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
+                timeout expires: see `Client.ask`. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -264,6 +264,7 @@ class Coordinator(ClosingContext):
             options,
             admission=self._admission,
             queue=AdmissionQueue(),
+            cancel_on_abandon=cancel_on_abandon,
         )
 
     def fan_out(
@@ -273,7 +274,7 @@ class Coordinator(ClosingContext):
         agents: Iterable[str] | None = None,
         min_results: int = 1,
         within: float | None = None,
-        cancel_remote: bool = False,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> FanOut:
         """Send messages to many agents at once, and return their results.
@@ -295,10 +296,9 @@ class Coordinator(ClosingContext):
                 has a `DeadlineExceededError`. None, the default, for no limit. The timeout of each
                 call also counts from the start of the fan-out, and includes its wait for a
                 concurrency slot.
-            cancel_remote: Whether to ask the agents to cancel tasks that the fan-out stops
-                waiting for, because of a deadline or because it is closed. It needs a task id that
-                is known by then, does not delay results, and delays `close` by up to 10 s. False
-                by default.
+            cancel_on_abandon: Whether to cancel the tasks that the fan-out stops waiting for,
+                because of a deadline or because it is closed, before they are over or need input.
+                It delays no result: see `Client.stream_message`. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -326,7 +326,7 @@ class Coordinator(ClosingContext):
         self._check_open()
         check_options("a fan-out", options, _FAN_OUT_OPTIONS)
         check_count("min_results", min_results)
-        check_kind("cancel_remote", cancel_remote, bool)
+        check_kind("cancel_on_abandon", cancel_on_abandon, bool)
         if within is not None:
             check_seconds("within", within)
         requests = self._requests(message, agents)
@@ -335,11 +335,6 @@ class Coordinator(ClosingContext):
         for agent, first in requests[:1]:
             asking(agent.client, first, options)  # invalid options raise here
         queue = AdmissionQueue()
-
-        def cancel_task(client: Client, task: Task) -> None:
-            cancelling = asyncio.get_running_loop().create_task(_cancel(client, task, options))
-            self._cancellations.add(cancelling)
-            cancelling.add_done_callback(self._cancellations.discard)
 
         async def ask(
             agent: NamedAgent,
@@ -353,7 +348,7 @@ class Coordinator(ClosingContext):
                 admission=self._admission,
                 queue=queue,
                 within=deadline,
-                on_abandon=cancel_task if cancel_remote else None,
+                cancel_on_abandon=cancel_on_abandon,
                 on_cancel=on_cancel,
             )
 
@@ -520,11 +515,3 @@ def _too_few_requests(
     if not has_agents:
         text = f"{text}: the coordinator has no agents"
     return NotEnoughResultsError(f"{text}; nothing was sent", executed=False)
-
-
-async def _cancel(client: Client, task: Task, options: SendOptions) -> None:
-    """Ask an agent to cancel a task; errors are ignored."""
-    cancel_options: dict[str, Any] = {**options, "timeout": _CANCEL_TIMEOUT_S}
-    cancel_options.pop("on_unknown", None)
-    with contextlib.suppress(A2AError, RuntimeError):
-        await client.cancel_task(task.id, confirm=False, **cast("CallOptions", cancel_options))

@@ -25,6 +25,7 @@ from holdfast._arguments import (
     check_seconds,
 )
 from holdfast._auth.providers import one_provider
+from holdfast._client.abandoned_calls import AbandonedCalls
 from holdfast._client.call_scope import CallScope
 from holdfast._client.content import Content, to_message
 from holdfast._client.options import CallOptions, SendOptions, check_call_options
@@ -151,6 +152,7 @@ class ClientCore:
             an agent has answered.
         is_closed: Whether it takes no more calls.
         streams: The open streams, by the ids of their tasks.
+        abandoned: The calls whose tasks are being canceled.
     """
 
     def __init__(
@@ -211,6 +213,7 @@ class ClientCore:
         self._closing = PerLoop(asyncio.Event)
         self._watchdogs = PerLoop(Watchdog)
         self.streams: dict[str, WeakSet[ResumableStream]] = {}
+        self.abandoned = AbandonedCalls()
 
     async def close(self) -> None:
         """Refuse further calls, wake calls that wait between requests, and close all layers."""

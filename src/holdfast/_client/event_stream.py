@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Protocol, Self
 
+from holdfast._client.abandoned_calls import AbandonedCall
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._model.settings import check_kind
 from holdfast._stream.text import TextChanges, TextDeltas
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, DeadlineExceededError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -85,9 +87,9 @@ class EventStream:
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
     It survives cut connections: each event is yielded once, in order, and the last one ends the
-    task. Leaving it early, at any moment, closes the connection and does not cancel the agent's
-    task. Leaving also ends an iteration in progress; starting an iteration afterwards is an error
-    if the stream had not ended.
+    task. Leaving it early, at any moment, closes the connection; the agent's task is canceled only
+    with ``cancel_on_abandon=True``. Leaving also ends an iteration in progress; starting an
+    iteration afterwards is an error if the stream had not ended.
 
     Not safe for concurrent use: by one task at a time. A cancelled iteration can be resumed: waits
     continue where they were, and an interrupted request is made again.
@@ -112,6 +114,7 @@ class EventStream:
         self._has_begun = False
         self._is_being_read = False
         self._is_over = False
+        self._is_abandoned: bool | None = None  # until it ends
         self._failure: BaseException | None = None  # the last error that the caller got
         self._raises_on_failure = True  # in the iteration over the text
         self._changes: TextChanges | None = None
@@ -132,7 +135,10 @@ class EventStream:
         observed = self._calls.observed
         observed.begin()
         try:
-            self._source = await begin()
+            if self._calls.cancel_on_abandon:
+                await self._begin_in_task(begin)
+            else:
+                self._source = await begin()
         except BaseException as failure:
             observed.finish(failure)
             raise
@@ -148,8 +154,18 @@ class EventStream:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; the agent continues. Can be called twice."""
+        """Close the connection; the agent continues. Can be called twice.
+
+        With ``cancel_on_abandon``, the agent's task is canceled if it is not over; `close` does
+        not wait for that.
+        """
         self._end()
+        if self._is_abandoned is None:
+            self._is_abandoned = self._abandons(self._failure)
+        if self._is_abandoned:
+            self._calls.observed.finish(self._failure)
+            self._failure = None
+            return
         try:
             try:
                 if self._source is not None:
@@ -162,6 +178,48 @@ class EventStream:
         finally:
             self._calls.observed.finish(self._failure)
             self._failure = None  # its traceback refers to this stream
+
+    async def _begin_in_task(self, begin: Callable[[], Awaitable[EventSource]]) -> None:
+        """Begin in a task, which continues if the caller is cancelled: see `AbandonedCall`."""
+
+        async def open_source() -> EventSource:
+            self._source = await begin()
+            return self._source
+
+        opening = asyncio.get_running_loop().create_task(open_source(), name="holdfast: begins")
+        try:
+            await asyncio.wait({opening})
+            opening.result()
+        except BaseException as failure:
+            self._is_over = True
+            self._is_abandoned = self._abandons(failure, opening)
+            raise
+
+    def _abandons(
+        self, failure: BaseException | None, opening: asyncio.Task[EventSource] | None = None
+    ) -> bool:
+        """Return whether an end of the stream abandons the agent's task, which is then canceled.
+
+        Args:
+            failure: The error with which the stream ends; None if its caller left it.
+            opening: Opens the source, if the stream ends before it has begun.
+        """
+        calls, source = self._calls, self._source
+        if not calls.cancel_on_abandon or calls.client.is_closed:
+            return False
+        if isinstance(failure, A2AError):
+            is_late = isinstance(failure, DeadlineExceededError) or calls.is_late
+            if not is_late or failure.executed is False:
+                return False
+        if opening is None:
+            if source is None or source.is_settled:
+                return False
+            state = source.outbox.state
+            if state is not None and state.is_terminal:
+                return False
+        call = AbandonedCall(calls, opening or source, is_readable=not self._is_being_read)
+        calls.client.abandoned.start(call.cancel_task())
+        return True
 
     def _end(self) -> None:
         self._is_over = True

@@ -21,7 +21,6 @@ from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
-    TaskAuthRequiredError,
     TaskInputRequiredError,
 )
 from holdfast.types import AgentCard
@@ -195,7 +194,7 @@ class NamedAgent:
         admission: Admission,
         queue: AdmissionQueue,
         within: Deadline | None = None,
-        on_abandon: Callable[[Client, Task], None] | None = None,
+        cancel_on_abandon: bool = False,
         on_cancel: Callable[[AgentResult], None] = lambda _: None,
     ) -> AgentResult:
         """Send a message as soon as there is a slot, and wait for the answer.
@@ -206,7 +205,7 @@ class NamedAgent:
             admission: The concurrency slots.
             queue: The queue in which to wait for a slot.
             within: A deadline that bounds the call further.
-            on_abandon: Called with a task that is not terminal, if the call stops waiting for it.
+            cancel_on_abandon: See `Client.ask`.
             on_cancel: Called with the result so far if the call is cancelled.
         """
         clock = asyncio.get_running_loop().time
@@ -214,10 +213,11 @@ class NamedAgent:
         answer: Answer | None = None
         error: A2AError | None = None
         client = self.client
-        events, call_group, deadline = asking(client, message, options, within=within)
+        events, call_group, deadline = asking(
+            client, message, options, within=within, cancel_on_abandon=cancel_on_abandon
+        )
         # A call that the open circuit refuses immediately needs no slot.
         needs_slot = client.circuit.state != "open"
-        is_abandoned = False
         try:
             if needs_slot:
                 await self._enter(admission, queue, deadline)
@@ -235,9 +235,7 @@ class NamedAgent:
                 answer = None
         except A2AError as failure:
             error = failure
-            is_abandoned = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
         except asyncio.CancelledError:
-            is_abandoned = True
             duration = clock() - started_at
             on_cancel(cancelled_result(self.name, sends=call_group.sends, duration=duration))
             raise
@@ -246,10 +244,6 @@ class NamedAgent:
                 raise
             # The client was closed between two requests.
             error = _closed_error(self.closed_reason, is_sent=call_group.sends > 0)
-        finally:
-            task = events.task
-            if is_abandoned and on_abandon and task is not None and not task.state.is_terminal:
-                on_abandon(client, task)
         return AgentResult(
             agent=self.name,
             answer=answer,

@@ -417,6 +417,7 @@ class SendOperation:
         """Wait, and return whether the message may be sent again after so many lost replies."""
         core, policy = self._core, self._core.resilience.retry
         may = wants_resend(self._scope.on_unknown, search) and times <= policy.max_retries
+        may = may and not self._scope.call_group.is_abandoned
         wait = backoff(policy, times, core.env.random())
         if not may or wait >= self._scope.deadline.remaining(asyncio.get_running_loop().time()):
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from functools import partial
@@ -53,10 +54,12 @@ class StreamCalls:
         poll_interval: Seconds between two polls where the task has to be polled.
         until_deadline: Whether only the deadline ends the stream while the agent is unreachable or
             sends Retry-After.
+        cancel_on_abandon: Whether to cancel the agent's task if the caller abandons the call.
 
     Attributes:
         client: Makes the requests.
         scope: The deadline, if any, and what each of the stream's requests carries.
+        cancel_on_abandon: Whether to cancel the agent's task if the caller abandons the call.
         extensions: The extensions that the agent has activated, according to its first reply.
         call: The journal's record of the message that was sent last; None where there is none.
         observed: The caller's call, whose end is reported to observers.
@@ -69,15 +72,18 @@ class StreamCalls:
         *,
         poll_interval: float,
         until_deadline: bool = False,
+        cancel_on_abandon: bool = False,
     ) -> None:
         self.client = client
         self.scope = scope
+        self.cancel_on_abandon = cancel_on_abandon
         self._poll_interval = poll_interval
         self._until_deadline = until_deadline
         self.extensions: tuple[str, ...] = ()
         self.call: HeldCall | None = None
         self._request_id = ""
         self._sending: SendOperation | None = None
+        self._sent_to: str | None = None
         self._owner: TaskOwner | None = None  # the message that created the task
         self.observed = client.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
@@ -96,6 +102,16 @@ class StreamCalls:
     def is_sent(self) -> bool:
         """Whether the message that was to be sent last may have been sent."""
         return self._sending is not None and self._sending.is_sent
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline.remaining(asyncio.get_running_loop().time()) <= 0
+
+    @property
+    def sent_to(self) -> str | None:
+        """The task that the message continues, if the message may have been sent."""
+        return self._sent_to if self.is_sent else None
 
     def send(
         self,
@@ -173,6 +189,7 @@ class StreamCalls:
     ) -> ResumableStream:
         reply = await self.client.replying(request.message, self.scope, last_seen=known)
         sending = self._sending = SendOperation(self.client, request, self.scope, reply=reply)
+        self._sent_to = request.message.task_id
         make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # this message replies to that answer
             await self.call.record_answer(known)
@@ -313,13 +330,18 @@ class StreamCalls:
             await self.client.journaling.note_later(self._owner, task)
         return task
 
-    async def find_task(self, error: A2AError | None) -> Task:
-        """Search for the task of the message that was sent last: see `SendOperation.search`."""
+    async def find_task(self, error: A2AError | None, deadline: Deadline | None = None) -> Task:
+        """Search for the task of the message that was sent last: see `SendOperation.search`.
+
+        Args:
+            error: The error that broke the stream, if any.
+            deadline: The deadline of the search; that of the stream if left out.
+        """
         self.check_open("")
         if self._sending is None:
             text = "no message was sent"
             raise RuntimeError(text)
-        return await self._sending.search(error, self.deadline)
+        return await self._sending.search(error, deadline or self.deadline)
 
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Notify observers of a reconnect."""

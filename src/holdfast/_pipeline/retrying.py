@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.retry_engine import FailedAttempt, RetryEngine
 from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
 from holdfast._policy.retry import RetryState
@@ -76,8 +77,16 @@ class RetryLayer(BaseLayer):
             was_attempted=was_attempted,
             answered=None if endpoint is None else endpoint.answered,
             gate=self._gate(call, error) if was_attempted else None,
-            stop=None if call.is_retried else "the caller handles this failure in another way",
+            stop=self._stop(call),
         )
+
+    def _stop(self, call: AnyCall) -> str | None:
+        """Return the reason why the call must not be retried, whatever the policy says."""
+        if not call.is_retried:
+            return "the caller handles this failure in another way"
+        if call.progress.call_group.is_abandoned and call.operation.name in SEND_NAMES:
+            return "its caller has abandoned it"
+        return None
 
     def _gate(self, call: AnyCall, error: A2AError) -> RetryAfterGate | None:
         """Return the queue of the endpoint's calls, if the next attempt waits in it."""

@@ -118,6 +118,8 @@ class CallGroup(msgspec.Struct):
         agent: The address of the last attempt, as observers get it.
         is_observed: Whether an observer, or the log, takes successful calls. Written by
             `ClientCore` when the call begins.
+        is_abandoned: Whether its caller no longer waits for it, so that a message is not sent
+            again. Written by `AbandonedCall`, read by `RetryLayer` and `SendOperation`.
         loop: The event loop of the call, for the layers: until Python 3.12, each question for the
             running loop costs a system call. None where a client did not begin the call.
     """
@@ -133,6 +135,7 @@ class CallGroup(msgspec.Struct):
     attempts: int = 0
     agent: str | None = None
     is_observed: bool = True
+    is_abandoned: bool = False
     loop: AbstractEventLoop | None = None
 
 

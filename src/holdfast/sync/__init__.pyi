@@ -279,7 +279,9 @@ class Client:
 
         Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
         RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
-        meanwhile; the first of these errors is raised at the end. Can be called twice.
+        meanwhile; the first of these errors is raised at the end. Can be called twice. Tasks of
+        calls that were abandoned before (``cancel_on_abandon``) are canceled first, which takes up
+        to 20 s if their agents do not answer.
 
         Raises:
             TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
@@ -440,6 +442,7 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message and wait for the answer, however long the agent works on it.
@@ -466,6 +469,9 @@ class Client:
                 client tools; their results are sent to the agent, and its last answer is returned.
             poll_interval: Seconds between two polls of the task; the first polls are quicker; more
                 than 0, 2 by default.
+            cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
+                timeout expires, before the task is over or needs input; the caller does not wait
+                for that: see `stream_message`. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -622,6 +628,7 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and stream the events of its answer (A2A 3.1.2).
@@ -650,6 +657,14 @@ class Client:
                 continues over all the turns that the calls take, and its events include the calls.
             poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
                 2 by default.
+            cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
+                early, or is cancelled, or if the timeout expires, before the task is over or needs
+                input. The caller does not wait: the client cancels the task in the background, and
+                `close` waits for that. If the task is not known yet, the client waits up to 10 s
+                for the first event, and otherwise searches for the task (see ``on_unknown``); the
+                request to cancel has 10 s. If both fail, the agent continues with the task, and a
+                warning is logged. A message that was not sent by then is not sent. False by
+                default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -1215,6 +1230,7 @@ class Conversation:
         metadata: Mapping[str, Any] | None = None,
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message, and wait for the answer.
@@ -1227,8 +1243,9 @@ class Conversation:
                 (``message.metadata``); it takes precedence if both have a member.
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
+            cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
+                timeout expires: see `Client.ask`. False by default.
             **options: See `SendOptions`; the default timeout is that of the conversation.
-            **options: CONV
 
         Returns:
             The answer. If its `needs_input` is true, the agent waits for another message, and no
@@ -1256,6 +1273,7 @@ class Conversation:
         metadata: Mapping[str, Any] | None = None,
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and return the events of the answer and of the hooks' replies.
@@ -1277,8 +1295,10 @@ class Conversation:
                 (``message.metadata``); it takes precedence if both have a member.
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
+            cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
+                early, or is cancelled, or if the timeout expires: see `Client.stream_message`.
+                False by default.
             **options: See `SendOptions`; the default timeout is that of the conversation.
-            **options: CONV
 
         Returns:
             The stream of one turn; nothing is sent before it is entered.
@@ -1293,7 +1313,6 @@ class Conversation:
 
         Args:
             **options: See `SendOptions`; the default timeout is that of the conversation.
-            **options: CONV
 
         Returns:
             The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
@@ -1359,8 +1378,8 @@ class Coordinator:
     def close(self) -> None:
         """End the calls in flight, and close the clients and connections that it created.
 
-        Requests to cancel remote tasks (``cancel_remote``) have up to 10 s to finish.
-        Can be called twice.
+        Tasks of calls that were abandoned (``cancel_on_abandon``) are canceled first, which takes
+        up to 20 s if their agents do not answer. Can be called twice.
         """
 
     @property
@@ -1408,7 +1427,12 @@ class Coordinator:
         """Return each agent's health by name, from its breakers."""
 
     def delegate(
-        self, agent: str, message: Content, **options: Unpack[SendOptions]
+        self,
+        agent: str,
+        message: Content,
+        *,
+        cancel_on_abandon: bool = False,
+        **options: Unpack[SendOptions],
     ) -> AgentResult:
         """Send a message to one agent, as `Client.ask` does; an `A2AError` is in the result.
 
@@ -1417,6 +1441,8 @@ class Coordinator:
         Args:
             agent: The name of the agent.
             message: The `Content` to send: text, parts, a `Message` or its JSON object.
+            cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
+                timeout expires: see `Client.ask`. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1445,7 +1471,7 @@ class Coordinator:
         agents: Iterable[str] | None = None,
         min_results: int = 1,
         within: float | None = None,
-        cancel_remote: bool = False,
+        cancel_on_abandon: bool = False,
         **options: Unpack[SendOptions],
     ) -> FanOut:
         """Send messages to many agents at once, and return their results.
@@ -1465,10 +1491,9 @@ class Coordinator:
                 has a `DeadlineExceededError`. None, the default, for no limit. The timeout of each
                 call also counts from the start of the fan-out, and includes its wait for a
                 concurrency slot.
-            cancel_remote: Whether to ask the agents to cancel tasks that the fan-out stops
-                waiting for, because of a deadline or because it is closed. It needs a task id that
-                is known by then, does not delay results, and delays `close` by up to 10 s. False
-                by default.
+            cancel_on_abandon: Whether to cancel the tasks that the fan-out stops waiting for,
+                because of a deadline or because it is closed, before they are over or need input.
+                It delays no result: see `Client.stream_message`. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1506,9 +1531,9 @@ class EventStream:
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
     It survives cut connections: each event is yielded once, in order, and the last one ends the
-    task. Leaving it early, at any moment, closes the connection and does not cancel the agent's
-    task. Leaving also ends an iteration in progress; starting an iteration afterwards is an error
-    if the stream had not ended.
+    task. Leaving it early, at any moment, closes the connection; the agent's task is canceled only
+    with ``cancel_on_abandon=True``. Leaving also ends an iteration in progress; starting an
+    iteration afterwards is an error if the stream had not ended.
 
     Not safe for concurrent use: by one thread at a time. A cancelled iteration can be resumed: waits
     continue where they were, and an interrupted request is made again.
@@ -1538,7 +1563,11 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None: ...
     def close(self) -> None:
-        """Close the connection; the agent continues. Can be called twice."""
+        """Close the connection; the agent continues. Can be called twice.
+
+        With ``cancel_on_abandon``, the agent's task is canceled if it is not over; `close` does
+        not wait for that.
+        """
 
     def __iter__(self) -> Self:
         """Begin to iterate, or continue.

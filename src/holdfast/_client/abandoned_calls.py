@@ -1,0 +1,171 @@
+"""Abandoned calls: cancel the agent's task after its caller has stopped waiting for it.
+
+A call with ``cancel_on_abandon=True`` is abandoned if its caller leaves its stream early or is
+cancelled, or if its deadline passes. The caller does not wait for what follows, which happens in a
+background task of the client, with a time limit for each step:
+
+1. If the message was sent and its task is not known yet, wait for the agent's first event.
+2. Close the connection, and cancel the task. If there was no event, search for the task first.
+
+A message that was not sent is not sent any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from holdfast._aio.callbacks import cancel_and_wait
+from holdfast._aio.cancel_scope import CancelScope
+from holdfast._aio.per_loop import PerLoop
+from holdfast._client.cancel_request import request_cancel
+from holdfast._model.operations import CANCEL_TASK
+from holdfast._policy.deadline import Deadline
+from holdfast.errors import A2AError, OutcomeUnknownError, TaskNotCancelableError
+from holdfast.types import CancelTaskRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from holdfast._client.event_stream import EventSource
+    from holdfast._client.streams import StreamCalls
+    from holdfast.types import Task
+
+__all__ = ["AbandonedCall", "AbandonedCalls"]
+
+logger = logging.getLogger("holdfast")
+
+_FIRST_EVENT_TIMEOUT_S = 10.0
+"""Seconds to wait for the agent's first event, which names the task."""
+
+_CANCEL_TIMEOUT_S = 10.0
+"""Seconds to cancel a task, including the search for it."""
+
+
+class AbandonedCalls:
+    """The abandoned calls of a client, each in a task of its own until its task is canceled."""
+
+    def __init__(self) -> None:
+        self._running: PerLoop[set[asyncio.Task[None]]] = PerLoop(set)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start the work on an abandoned call."""
+        running = self._running.here()
+        task = asyncio.get_running_loop().create_task(work, name="holdfast: cancels a task")
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    async def close(self) -> None:
+        """Wait for all of them; each has time limits. If this is cancelled, so are they."""
+        running = self._running.here()
+        try:
+            while running:
+                await asyncio.wait(running)
+        finally:
+            await cancel_and_wait(*running)
+
+
+class AbandonedCall:
+    """One abandoned call.
+
+    Args:
+        calls: The requests of the call.
+        source: Its events, or the task that opens them.
+        is_readable: Whether the next event can be awaited; False while another task does.
+    """
+
+    def __init__(
+        self,
+        calls: StreamCalls,
+        source: EventSource | asyncio.Task[EventSource] | None,
+        *,
+        is_readable: bool = True,
+    ) -> None:
+        self._calls = calls
+        self._opening = source if isinstance(source, asyncio.Task) else None
+        self._source = None if isinstance(source, asyncio.Task) else source
+        self._is_readable = is_readable
+        self._may_have_task = True  # of an unknown id
+        calls.scope.call_group.is_abandoned = True
+        if self._opening is not None and not calls.is_sent:
+            self._opening.cancel()
+
+    async def cancel_task(self) -> None:
+        """Cancel the agent's task, and end the call in the journal."""
+        calls, task = self._calls, None
+        try:
+            try:
+                task_id = await self._get_task_id()
+            finally:
+                await self._close()
+            if task_id is not None or self._may_have_task:
+                task = await self._request_cancel(task_id)
+        finally:
+            if calls.call is not None and task is not None and task.state.is_terminal:
+                await calls.call.record_answer(task)
+            elif calls.call is not None:
+                await calls.call.release()
+
+    async def _get_task_id(self) -> str | None:
+        """Return the id of the task, once the agent's first event names it; None without one."""
+        if self._opening is not None and self._calls.sent_to is not None:
+            return self._calls.sent_to
+        try:
+            async with CancelScope.within(_FIRST_EVENT_TIMEOUT_S):
+                await self._read_first_event()
+        except OutcomeUnknownError:
+            self._may_have_task = self._calls.is_late  # otherwise it was searched for
+        except Exception as error:  # noqa: BLE001  the caller's own hooks raise any
+            was_executed = error.executed if isinstance(error, A2AError) else None
+            self._may_have_task = was_executed is not False and self._has_begun
+        return None if self._source is None else self._source.outbox.task_id
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._source is not None or self._calls.is_sent
+
+    async def _read_first_event(self) -> None:
+        if self._opening is not None:
+            await asyncio.wait({self._opening})
+            if self._opening.cancelled():
+                self._may_have_task = self._has_begun
+                return
+            self._source = self._opening.result()
+        source = self._source
+        while source is not None and self._is_readable and source.outbox.task_id is None:
+            if await source.next() is None or source.is_settled:
+                self._may_have_task = False  # the agent has answered with a message
+                return
+
+    async def _close(self) -> None:
+        """Close the connection; a cancel request may need its slot."""
+        opening = self._opening
+        if opening is not None:
+            await cancel_and_wait(opening)
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                self._source = opening.result()
+        if self._source is not None:
+            with contextlib.suppress(TimeoutError):  # of a connection that does not close
+                await self._source.close()
+
+    async def _request_cancel(self, task_id: str | None) -> Task | None:
+        """Cancel the task, and return it; search for it first if its id is not known."""
+        calls, now = self._calls, asyncio.get_running_loop().time()
+        at, name = now + _CANCEL_TIMEOUT_S, "the task of an abandoned call"
+        deadline = Deadline(name="cancel", timeout=_CANCEL_TIMEOUT_S, at=at)
+        scope = calls.scope.follow_up(deadline)
+        try:
+            if task_id is None:
+                found = await calls.find_task(None, deadline)
+                if found.state.is_terminal:
+                    return found
+                task_id = found.id
+            name = f"task {task_id} of an abandoned call"
+            with calls.client.observed(scope, CANCEL_TASK.name):
+                return await request_cancel(calls.client, CancelTaskRequest(id=task_id), scope)
+        except (A2AError, RuntimeError) as error:  # a RuntimeError: the client was closed
+            if not isinstance(error, TaskNotCancelableError):  # else the task is over
+                logger.warning("%s was not canceled: %s", name, error)
+        return None
