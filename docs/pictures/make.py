@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import breaker_states
+import call_layers
 import cut_stream
+import error_tree
 import journal_states
 import retry_decision
 import timeouts
@@ -27,7 +29,9 @@ FOLDER = Path(__file__).parent
 
 PICTURES: dict[str, Callable[[], Picture]] = {
     "breaker-states": breaker_states.picture,
+    "call-layers": call_layers.picture,
     "cut-stream": cut_stream.picture,
+    "error-tree": error_tree.picture,
     "journal-states": journal_states.picture,
     "retry-decision": retry_decision.picture,
     "timeouts": timeouts.picture,

@@ -79,3 +79,25 @@ async def test_cut_stream_happens_as_the_picture_shows():
     assert requests[: len(shown)] == shown
     assert set(requests[len(shown) :]) <= {"GetTask"}  # that the task shows its end
     assert len(agent.executions) == 1
+
+
+def test_layers_are_those_of_the_architecture_page():
+    shown = [name for name, _, _ in importlib.import_module("call_layers").LAYERS]
+    block = (ROOT / "CONTRIBUTING.md").read_text().split("\nObservedLayer ", 1)[1]
+
+    lines = f"ObservedLayer {block.split('```')[0]}".splitlines()
+    assert shown == [line.split()[0] for line in lines]
+
+
+def test_error_tree_has_every_error():
+    text = (FOLDER / "error-tree.svg").read_text(encoding="utf-8")
+
+    missing = [
+        name
+        for name, error in vars(holdfast.errors).items()
+        if isinstance(error, type)
+        and issubclass(error, holdfast.A2AError)
+        and not name.startswith("_")
+        and f">{name}" not in text.replace("\N{NO-BREAK SPACE}", "")
+    ]
+    assert not missing
