@@ -11,6 +11,8 @@ from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, completes, stre
 PATHS = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/explanation/*.md"))
 STREAMS = Page("docs/explanation/streams.md")
 SENT_ONCE = Page("docs/explanation/sent-once.md")
+SECURITY = Page("docs/explanation/security.md")
+VERSIONS = Page("docs/explanation/versions.md")
 URL = "http://localhost:9999"
 
 
@@ -63,7 +65,31 @@ async def test_call_that_another_process_left_is_resumed(tmp_path, monkeypatch, 
     assert len(agent.executions) == 2
 
 
+async def test_address_of_a_user_is_not_called_inside(reach, capsys):
+    reach(FakeAgent(url="http://127.0.0.1:9000"))
+
+    await execute(SECURITY.block('reach="public"'))
+
+    assert capsys.readouterr().out == "127.0.0.1\n"
+
+
+async def test_card_that_declares_a_version_wrongly_is_called_in_the_older_one(reach, capsys):
+    interface = {"url": f"{URL}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    card = {"name": "Wrong", "supportedInterfaces": [interface]}
+    agent = FakeAgent("384,400 km", url=URL, versions=("0.3",), card=card)
+    reach(agent)
+    async with holdfast.connect(URL) as client:
+        with pytest.raises(holdfast.A2AError, match="protocol_version="):
+            await client.ask("How far is the moon?")
+
+    await execute(VERSIONS.block("allow_legacy"))
+
+    assert capsys.readouterr().out == "384,400 km\n" * 2
+
+
 def test_every_block_is_run():
+    SECURITY.check_complete('reach="public"')
+    VERSIONS.check_complete("allow_legacy")
     STREAMS.check_complete("stream_message")
     SENT_ONCE.check_complete("except holdfast", "resume_pending")
 
