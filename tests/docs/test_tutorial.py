@@ -1,0 +1,111 @@
+"""The programs of the tutorial run as they stand, in virtual time; its commands exist."""
+
+import asyncio
+import contextlib
+import functools
+import re
+import shlex
+
+import click
+import pytest
+from tests.kit.pages import Page
+
+import holdfast
+from holdfast._cli.app import app
+from holdfast._cli.demo_agent import DemoAgent, read_faults
+from holdfast.testing import FakeAgent, FakeNetwork
+
+TUTORIAL = Page("docs/tutorial.md")
+
+
+def program(text, **names):
+    """Runs a program of the page up to its last line, and gives its coroutine function."""
+    names = {"print": print, **names}
+    before, _, last = TUTORIAL.block(text).rstrip().rpartition("\n")
+    assert last == "asyncio.run(main())"
+    exec(before, names)
+    return names
+
+
+@pytest.fixture
+def printed(capsys):
+    def lines():
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def reach(monkeypatch, *agents):
+    network = FakeNetwork(*agents)
+    for name in ("connect", "Coordinator"):
+        make = functools.partial(getattr(holdfast, name), engine=network)
+        monkeypatch.setattr(holdfast, name, make)
+
+
+async def test_agent_is_called(monkeypatch, printed):
+    reach(monkeypatch, FakeAgent(url="http://localhost:9999"))
+    await program("print(answer.task_id")["main"]()
+    text, task = printed()
+    assert text == "How far is the moon?"
+    assert task.endswith(" COMPLETED")
+
+
+async def test_cut_stream_is_complete(monkeypatch, printed):
+    [faults] = re.findall(r"--faults (\S+)", TUTORIAL.text)
+    log = []
+    agent = DemoAgent(read_faults(faults), log=log.append)
+    agent.url = "http://localhost:9999"
+    reach(monkeypatch, agent)
+    await program("events.reconnects")["main"]()
+    text, outcome = printed()
+    assert text.strip() == "One word after the other."
+    assert outcome == "COMPLETED after 1 reconnects"
+    assert sum("SendStreamingMessage" in line for line in log) == 1
+
+
+async def test_orchestrator_is_killed_and_resumed(monkeypatch, printed, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    practice = program("def weather")
+    weather = FakeAgent(practice["weather"], url="http://localhost:9101")
+    news = FakeAgent(practice["news"], url="http://localhost:9102")
+    reach(monkeypatch, weather, news)
+    main = program("holdfast.Coordinator(AGENTS")["main"]
+
+    killed = asyncio.create_task(main())
+    await asyncio.sleep(10)
+    first = printed()
+    killed.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await killed
+    await main()
+    second = printed()
+    await main()
+    third = printed()
+
+    headlines = "".join(f"Headline {number}. " for number in range(1, 21))
+    begun = {"weather works on", "news works on", "weather", "traffic"}
+    assert {line.split(":")[0] for line in first} == begun
+    assert second == [f"news, resumed: {headlines}"]
+    assert {line.split(":")[0] for line in third} == {*begun, "news"}
+    assert f"news: {headlines}" in third
+
+
+def test_commands_exist_and_have_these_options():
+    lines = re.findall(r"^\$ holdfast (.*)$", TUTORIAL.text, flags=re.MULTILINE)
+    assert len(lines) > 3
+    for line in lines:
+        words, command = shlex.split(line), app
+        while isinstance(command, click.Group) and not words[0].startswith("-"):
+            command = command.commands[words.pop(0)]
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options, line
+
+
+def test_every_block_is_run():
+    TUTORIAL.check_complete(
+        "print(answer.task_id", "events.reconnects", "def weather", "holdfast.Coordinator(AGENTS"
+    )
+
+
+def test_every_link_leads_somewhere():
+    TUTORIAL.check_links()
