@@ -323,7 +323,7 @@ async def check_addresses(url, port):
     """The table of addresses is right."""
     with pytest.raises(ValueError, match="must begin with http"):
         holdfast.connect(url, url=f"127.0.0.1:{port}", bindings=["GRPC"])
-    with pytest.raises(ValueError, match="address of an interface of gRPC"):
+    with pytest.raises(ValueError, match="minimal_agent_card"):
         holdfast.connect(f"grpc://127.0.0.1:{port}")
     by_hand = {"url": f"http://127.0.0.1:{port}", "bindings": ["GRPC"]}
     card = holdfast.compat.minimal_agent_card
@@ -358,6 +358,10 @@ def test_every_block_is_run():
         'reach="public"',
     )
     assert len(GRPC.blocks) == 4
+
+
+def test_commands_exist_and_have_these_options():
+    AUTH.check_commands(at_least=3)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,14 @@
 import asyncio
 import contextlib
 import functools
-import re
-import shlex
 
-import click
 import pytest
 from tests.kit.pages import Page
 
 import holdfast
-from holdfast._cli.app import app
-from holdfast._cli.demo_agent import DemoAgent, read_faults
-from holdfast.testing import FakeAgent, FakeNetwork
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, streams
 
+HERE = "http://localhost:9999"
 TUTORIAL = Page("docs/tutorial.md")
 
 
@@ -43,7 +39,7 @@ def reach(monkeypatch, *agents):
 
 
 async def test_agent_is_called(monkeypatch, printed):
-    reach(monkeypatch, FakeAgent(url="http://localhost:9999"))
+    reach(monkeypatch, FakeAgent(url=HERE))
     await program("print(answer.task_id")["main"]()
     text, task = printed()
     assert text == "How far is the moon?"
@@ -51,16 +47,16 @@ async def test_agent_is_called(monkeypatch, printed):
 
 
 async def test_cut_stream_is_complete(monkeypatch, printed):
-    [faults] = re.findall(r"--faults (\S+)", TUTORIAL.text)
-    log = []
-    agent = DemoAgent(read_faults(faults), log=log.append)
-    agent.url = "http://localhost:9999"
+    words = ["One", "word", "after", "the", "other."]
+    agent = FakeAgent(streams(*(f"{word} " for word in words), every=1), url=HERE)
+    agent.inject(Cut(after_events=3))
+    agent.inject(Reset(), on="SubscribeToTask")
     reach(monkeypatch, agent)
     await program("events.reconnects")["main"]()
     text, outcome = printed()
     assert text.strip() == "One word after the other."
     assert outcome == "COMPLETED after 1 reconnects"
-    assert sum("SendStreamingMessage" in line for line in log) == 1
+    assert len(agent.calls("SendStreamingMessage")) == 1
 
 
 async def test_orchestrator_is_killed_and_resumed(monkeypatch, printed, tmp_path):
@@ -91,14 +87,7 @@ async def test_orchestrator_is_killed_and_resumed(monkeypatch, printed, tmp_path
 
 
 def test_commands_exist_and_have_these_options():
-    lines = re.findall(r"^\$ holdfast (.*)$", TUTORIAL.text, flags=re.MULTILINE)
-    assert len(lines) > 3
-    for line in lines:
-        words, command = shlex.split(line), app
-        while isinstance(command, click.Group) and not words[0].startswith("-"):
-            command = command.commands[words.pop(0)]
-        options = {name for parameter in command.params for name in parameter.opts}
-        assert {word for word in words if word.startswith("-")} <= options, line
+    TUTORIAL.check_commands(at_least=4)
 
 
 def test_every_block_is_run():

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import shlex
 
 from tests.kit.paths import ROOT
 
@@ -37,6 +38,21 @@ class Page:
     def check_complete(self, *texts):
         """Each of the texts is in one block, and each block has one of them."""
         assert sorted(self.block(text) for text in texts) == sorted(self.blocks)
+
+    def check_commands(self, *, at_least):
+        """Each command line of the page names a command of `holdfast`, and options that it has."""
+        import click
+
+        from holdfast._cli.app import app
+
+        lines = re.findall(r"^\$ holdfast (.*)$", self.text, flags=re.MULTILINE)
+        assert len(lines) >= at_least
+        for line in lines:
+            words, command = shlex.split(line, comments=True), app
+            while isinstance(command, click.Group) and not words[0].startswith("-"):
+                command = command.commands[words.pop(0)]
+            options = {name for parameter in command.params for name in parameter.opts}
+            assert {word for word in words if word.startswith("-")} - {"-"} <= options, line
 
     def check_links(self):
         """Each link leads to a heading or a file."""
