@@ -312,8 +312,8 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
     lines = [
         f"{options.calls} calls for each fault and client, seed {options.seed}.",
         f"The answer is {CHUNKS} chunks of text, {options.pause:g} s apart.",
-        f"A call may take {LIMIT:g} s.",
-        f"{os.cpu_count()} processors had {options.load:.1f} programs to run when it began.",
+        f"Timeout of a call: {LIMIT:g} s.",
+        f"Load average at the start: {options.load:.1f}, on {os.cpu_count()} processors.",
         "",
         *(f"- {line}" for line in told),
         "",
