@@ -137,7 +137,7 @@ JournalFailure = Literal[
     "missing",
     "other_agent",
 ]
-"""Reason why a journal did not do what it was asked to do.
+"""Reason why a journal operation failed.
 
 - ``"unusable"``: it cannot be written or read, or does not answer. If the journal knows the cause:
   ``"full"``: the disk is full; ``"locked"`` by another writer; ``"read_only"``; ``"damaged"``;
@@ -191,7 +191,28 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Facts(TypedDict, total=False):
-    """Facts of any `A2AError`, as keyword arguments."""
+    """Facts of any `A2AError`, as keyword arguments; `A2AError` describes each.
+
+    Attributes:
+        code: JSON-RPC code of the A2A error.
+        details: Typed details, as received.
+        data: JSON-RPC ``error.data`` or the body's own error object, as received.
+        http_status: Status of the HTTP reply.
+        grpc_status: Name of the gRPC status.
+        headers: Harmless headers of the reply.
+        executed: Whether the agent executed the operation; None if unknown.
+        transient: Whether the same call may succeed later.
+        retry_after: Seconds to wait before a retry.
+        attempts: All attempts, in order.
+        agent: Address that failed.
+        request_id: Id of the call in the log.
+        retry_stopped_reason: Why the call was not retried.
+        hops: Agents behind ``agent`` on the way to the failure.
+        loop: Agent that occurs more than once in that chain.
+        traceparent: Position of the call in a distributed trace.
+        excerpt: Beginning of a reply that was not understood.
+        other_version: Protocol version to try.
+    """
 
     code: int | None
     details: Sequence[Mapping[str, Any]]
@@ -219,7 +240,7 @@ class A2AError(Exception):
     Attributes:
         entry: Representation of errors of this class in the protocol.
         code: JSON-RPC code of the A2A error, whatever the binding; None if there is none.
-        details: Typed details (`google.rpc` objects with an ``@type``), as received.
+        details: Typed details (``google.rpc`` objects with an ``@type``), as received.
         data: JSON-RPC ``error.data`` or the body's own error object, as received.
         http_status: Status of the HTTP reply; None if there was none.
         grpc_status: Name of the gRPC status; None if there was none.
@@ -232,8 +253,8 @@ class A2AError(Exception):
         retry_stopped_reason: Why the call was not retried, although a retry might have helped.
         agent: Address that failed, without credentials or query.
         request_id: Id of the call in the log.
-        hops: Agents behind `agent` on the way to the failure, nearest first; the last one failed.
-            Of more than 16, the nearest 14 and the last one, with ``"…"`` between.
+        hops: Agents behind ``agent`` on the way to the failure, nearest first; the last one
+            failed. Of more than 16, the nearest 14 and the last one, with ``"…"`` between.
         loop: Agent that occurs more than once in that chain.
         traceparent: Position of the call in a distributed trace (W3C Trace Context); None without
             one.
@@ -297,29 +318,31 @@ class A2AError(Exception):
     def to_jsonrpc(self, *, nested: bool = False, request_id: str | None = None) -> dict[str, Any]:
         """Return the JSON-RPC error object for an agent's reply (JSON-RPC 2.0, 5.1; A2A 9.5).
 
-        Its ``data`` is a list of typed details: `transient` and `hops` are members of the
-        `google.rpc.ErrorInfo`; `retry_after` is a `google.rpc.RetryInfo`. Other details are kept,
-        up to 8,000 characters; secrets, file paths and stack traces are removed if their form
-        reveals them.
+        Its ``data`` is a list of typed details: ``transient`` and ``hops`` are members of the
+        ``google.rpc.ErrorInfo``; ``retry_after`` is a ``google.rpc.RetryInfo``. Other details are
+        kept, up to 8,000 characters; secrets, file paths and stack traces are removed if their
+        form reveals them.
 
         Args:
-            nested: Use the older dialect, in which ``data`` is an object: ``retryable``,
-                ``retryAfter``, and for a chain ``currentAgent``, ``downstreamAgent`` and
-                ``downstreamError``, nested in each other. An error received in that dialect is
-                always written in it.
-            request_id: Id of the request in the agent's log, for support requests.
+            nested: Whether to use the older dialect, in which ``data`` is an object:
+                ``retryable``, ``retryAfter``, and for a chain ``currentAgent``,
+                ``downstreamAgent`` and ``downstreamError``, nested in each other. An error
+                received in that dialect is always written in it. False by default.
+            request_id: Id of the request in the agent's log, for support requests; none by
+                default.
         """
         own_code = isinstance(self, AgentError) and is_article_code(self.code)
         nested = nested or own_code or is_article_data(self.data)
         return writing.rpc_error(self, self.entry, nested=nested, request_id=request_id)
 
     def to_rest(self, *, request_id: str | None = None) -> dict[str, Any]:
-        """Return the `google.rpc.Status` object for an agent's reply over HTTP+JSON (A2A 11.6).
+        """Return the ``google.rpc.Status`` object for an agent's reply over HTTP+JSON (A2A 11.6).
 
         Send it as the member ``error`` of the body, with its ``code`` as the HTTP status.
 
         Args:
-            request_id: Id of the request in the agent's log, for support requests.
+            request_id: Id of the request in the agent's log, for support requests; none by
+                default.
         """
         return writing.rest_error(self, self.entry, request_id=request_id)
 
@@ -518,7 +541,7 @@ class A2AConnectionError(A2AError, ConnectionError):
     """The connection to the agent could not be established, or it broke.
 
     Attributes:
-        failure: Kind of failure; see `ConnectionFailure`.
+        failure: Kind of failure, one of `ConnectionFailure`.
     """
 
     entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
@@ -534,7 +557,7 @@ class A2ATimeoutError(A2AError, TimeoutError):
     """The agent exceeded one of the timeouts of an attempt.
 
     Attributes:
-        phase: Wait that expired; see `TimeoutPhase`.
+        phase: Wait that expired, one of `TimeoutPhase`.
         timeout: Its timeout in seconds.
     """
 
@@ -624,7 +647,7 @@ class CardSignatureError(A2AError):
     Nothing was sent to the agent.
 
     Attributes:
-        outcome: ``"invalid"``, ``"unverifiable"`` or ``"absent"``; see `CardVerification`.
+        outcome: ``"invalid"``, ``"unverifiable"`` or ``"absent"``, as in `CardVerification`.
         key_id: Key id of the signature; None if there is none.
     """
 
@@ -813,7 +836,8 @@ class OutcomeUnknownError(A2AError):
     Attributes:
         message_id: Id of the message.
         context_id: Context of the message; None if it has none.
-        searched: The locations that were searched for the message, in order; empty if none was.
+        searched: The locations that were searched for the message, in order; empty without a
+            search.
         search_error: The error that ended the search early: a deadline, the close of the client,
             an unreachable agent. None if the search was completed, or disabled. A later search may
             find the message; in a journal, the call stays pending for it.
@@ -866,7 +890,7 @@ class CallEndedError(A2AError):
 
     Attributes:
         message_id: Id of its message.
-        outcome: Outcome of the call; see `CallOutcome`.
+        outcome: Outcome of the call, one of `CallOutcome`.
         detail: Details from the journal, in one line for display.
     """
 
@@ -956,7 +980,7 @@ class JournalError(A2AError):
     ``executed`` is False if nothing was sent, and None if another process continues the call.
 
     Attributes:
-        reason: Kind of failure; see `JournalFailure`.
+        reason: Kind of failure, one of `JournalFailure`.
         message_id: Message id of the call; None if the error is not about a call.
         held_until: End of the call's lease in UTC, unless its holder extends it; None if there is
             none, or it is unknown.
@@ -1057,8 +1081,8 @@ def wrap_downstream(
 ) -> A2AError:
     """Wrap the error of a downstream agent, to raise it or to answer with it.
 
-    The result names the chain of agents, and keeps `transient` and `retry_after`. ``executed`` is
-    None, since the current agent did run, whatever the downstream agent did. For the caller of
+    The result names the chain of agents, and keeps ``transient`` and ``retry_after``. ``executed``
+    is None, since the current agent did run, whatever the downstream agent did. For the caller of
     the current agent it is an internal error (-32603), whatever it was downstream: a task that was
     not found there is not the caller's.
 
@@ -1073,11 +1097,12 @@ def wrap_downstream(
             are detected by it.
         agent: Name or address of the agent that failed; by default ``error.agent``, or those of
             the results.
-        nested: Answer in the older dialect, with the downstream errors nested in each other.
+        nested: Whether to answer in the older dialect, with the downstream errors nested in each
+            other; False by default.
 
     Returns:
-        An error with `hops` from ``agent`` to the agent that failed, and `loop` if an agent occurs
-        twice.
+        An error with ``hops`` from ``agent`` to the agent that failed, and ``loop`` if an agent
+        occurs twice.
 
     Raises:
         ValueError: The name of the failed agent, or of the one that answers, is missing.

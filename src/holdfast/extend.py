@@ -1,4 +1,4 @@
-"""The seams for those who extend Holdfast: transports, layers, engines, journals, interceptors."""
+"""Names for extensions: transports, layers, engines, journals, interceptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What observers receive, and what a client knows of its agents."""
+"""Names for observers: the observations of calls, statistics, and the health of agents."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class WireValue(
         """Return the protocol's JSON text.
 
         Args:
-            indent: Spaces per level; 0, the default, gives one line.
+            indent: Spaces per level, 0 or more; 0, the default, gives one line.
         """
         text = codec.encode(self)
         return (codec.indented(text, indent) if indent else text).decode()
@@ -99,6 +99,10 @@ class WireValue(
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Convert the protocol's JSON object to a value.
+
+        Args:
+            data: The JSON object, with the protocol's names of members; unknown members are
+                ignored.
 
         Raises:
             ValueError: A member is missing or has the wrong type; the message names it.
@@ -127,7 +131,19 @@ class _OpenEnum(str, Enum):  # noqa: UP042  members of StrEnum cannot be created
 
 
 class TaskState(_OpenEnum):
-    """State of a task (A2A 4.1.3), in the order of the protocol's numbers."""
+    """State of a task (A2A 4.1.3), in the order of the protocol's numbers.
+
+    Attributes:
+        UNSPECIFIED: The server sent no state.
+        SUBMITTED: The agent has accepted the message, and has not begun.
+        WORKING: The agent is working on the task.
+        COMPLETED: The task ended with a result; terminal.
+        FAILED: The task ended with a failure; terminal.
+        CANCELED: The task was canceled; terminal.
+        INPUT_REQUIRED: The task waits for another message.
+        REJECTED: The agent refused the task; terminal.
+        AUTH_REQUIRED: The task waits for an authorization (A2A 7.6).
+    """
 
     UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
     SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -141,17 +157,17 @@ class TaskState(_OpenEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether the task has ended."""
+        """True if the task has ended: COMPLETED, FAILED, CANCELED or REJECTED."""
         return self in _TERMINAL
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the task needs another message to go on: terminal, or input required."""
+        """True if the task changes only after another message: terminal, or INPUT_REQUIRED."""
         return self in _TERMINAL or self is TaskState.INPUT_REQUIRED
 
     @property
     def is_interrupted(self) -> bool:
-        """Return whether the task waits for input or an authorization."""
+        """True if the task waits for input or an authorization: INPUT_REQUIRED, AUTH_REQUIRED."""
         return self in _INTERRUPTED
 
 
@@ -162,7 +178,13 @@ _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 
 
 class Role(_OpenEnum):
-    """Sender of a message (A2A 4.1.5), in the order of the protocol's numbers."""
+    """Sender of a message (A2A 4.1.5), in the order of the protocol's numbers.
+
+    Attributes:
+        UNSPECIFIED: The server sent no role.
+        USER: The caller of the agent.
+        AGENT: The agent.
+    """
 
     UNSPECIFIED = "ROLE_UNSPECIFIED"
     USER = "ROLE_USER"
@@ -176,7 +198,7 @@ class Part(WireValue, frozen=True, kw_only=True):
         text: The text.
         raw: Content of a file; base64 on the wire.
         url: URL where the receiver can fetch a file.
-        data: Any JSON value; ``None`` is JSON's null, `msgspec.UNSET` is "no data".
+        data: Any JSON value; ``None`` is JSON's null, ``msgspec.UNSET`` is "no data".
         metadata: A JSON object.
         filename: Name of the file, for raw bytes and URLs.
         media_type: MIME type of the content.
@@ -251,7 +273,7 @@ class TaskStatus(WireValue, frozen=True, kw_only=True):
     Attributes:
         state: The state; UNSPECIFIED if the server sent none.
         message: The agent's message about the state.
-        timestamp: Time of the status, as received; see `time`.
+        timestamp: Time of the status as received; `time` is the parsed value.
     """
 
     state: TaskState = TaskState.UNSPECIFIED
@@ -294,12 +316,19 @@ class Task(WireValue, frozen=True, kw_only=True):
 
     @property
     def state(self) -> TaskState:
-        """The state: `status.state`."""
+        """The state of the task, from its status."""
         return self.status.state
 
 
 class TaskStatusUpdateEvent(WireValue, frozen=True, kw_only=True):
-    """Event: new status of a task (A2A 4.2.1)."""
+    """Event: new status of a task (A2A 4.2.1).
+
+    Attributes:
+        task_id: Id of the task.
+        context_id: Conversation of the task.
+        status: The new status.
+        metadata: A JSON object.
+    """
 
     task_id: str = ""
     context_id: str | None = None
@@ -314,8 +343,8 @@ class TaskArtifactUpdateEvent(WireValue, frozen=True, kw_only=True):
         task_id: Id of the task.
         context_id: Conversation of the task.
         artifact: The artifact, or the chunk to append.
-        append: Append the parts to the artifact with the same id.
-        last_chunk: The artifact is complete.
+        append: Whether to append the parts to the artifact with the same id.
+        last_chunk: Whether the artifact is complete.
         metadata: A JSON object.
     """
 
@@ -332,7 +361,14 @@ Event: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEv
 
 
 class StreamResponse(WireValue, frozen=True, kw_only=True):
-    """Event of a stream or of a push notification: exactly one member is set (A2A 3.2.3)."""
+    """Event of a stream or of a push notification: exactly one member is set (A2A 3.2.3).
+
+    Attributes:
+        task: The task as it is now.
+        message: A message that answers without a task.
+        status_update: A new status of the task.
+        artifact_update: A new artifact of the task, or a chunk of one.
+    """
 
     task: Task | None = None
     message: Message | None = None
@@ -359,7 +395,12 @@ class Request(WireValue, frozen=True, kw_only=True):
 
 
 class AuthenticationInfo(RedactedRepr, WireValue, frozen=True, kw_only=True):
-    """Authentication of the agent at a push receiver (A2A 4.3.2)."""
+    """Authentication of the agent at a push receiver (A2A 4.3.2).
+
+    Attributes:
+        scheme: HTTP authentication scheme, such as ``Bearer``.
+        credentials: Credentials in the form of that scheme.
+    """
 
     scheme: str = ""
     credentials: str | None = None
@@ -369,7 +410,7 @@ class AuthenticationInfo(RedactedRepr, WireValue, frozen=True, kw_only=True):
 
 
 class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=True):
-    """Push configuration: where the agent sends events of a task (A2A 4.3.1).
+    """Push notification configuration of a task: the receiver of its events (A2A 4.3.1).
 
     Attributes:
         id: Id of the configuration; by default chosen by the agent.
@@ -403,10 +444,10 @@ class SendMessageConfiguration(WireValue, frozen=True, kw_only=True):
     """Options for a message (A2A 3.2.2).
 
     Attributes:
-        accepted_output_modes: Media types that the caller accepts.
-        task_push_notification_config: Where to send events of the task.
-        history_length: Maximum number of history messages to return; None for no limit.
-        return_immediately: Answer as soon as the task exists.
+        accepted_output_modes: Media types that the caller accepts; empty for any.
+        task_push_notification_config: Configuration with which the agent sends events of the task.
+        history_length: Largest number of history messages to return; None for no limit.
+        return_immediately: Whether the agent replies as soon as the task exists; False by default.
     """
 
     accepted_output_modes: tuple[str, ...] = ()
@@ -416,7 +457,13 @@ class SendMessageConfiguration(WireValue, frozen=True, kw_only=True):
 
 
 class SendMessageRequest(Request, frozen=True, kw_only=True):
-    """Request of SendMessage and SendStreamingMessage (A2A 3.2.1)."""
+    """Request of SendMessage and SendStreamingMessage (A2A 3.2.1).
+
+    Attributes:
+        message: The message.
+        configuration: Options for the message.
+        metadata: A JSON object.
+    """
 
     message: Message
     configuration: SendMessageConfiguration | None = None
@@ -424,7 +471,15 @@ class SendMessageRequest(Request, frozen=True, kw_only=True):
 
 
 class SendMessageResponse(WireValue, frozen=True, kw_only=True):
-    """Response to a message: exactly one of a task and a message (A2A 3.1.1)."""
+    """Response to a message: exactly one of a task and a message (A2A 3.1.1).
+
+    Attributes:
+        task: The task that the message created or continued.
+        message: The reply, if there is no task.
+
+    Raises:
+        ValueError: Both members are set, or neither.
+    """
 
     task: Task | None = None
     message: Message | None = None
@@ -436,7 +491,12 @@ class SendMessageResponse(WireValue, frozen=True, kw_only=True):
 
 
 class GetTaskRequest(Request, frozen=True, kw_only=True):
-    """Request of GetTask (A2A 3.1.3)."""
+    """Request of GetTask (A2A 3.1.3).
+
+    Attributes:
+        id: Id of the task.
+        history_length: Largest number of history messages to return; None for no limit.
+    """
 
     id: str
     history_length: int | None = None
@@ -452,7 +512,7 @@ class ListTasksRequest(Request, frozen=True, kw_only=True):
         page_token: `ListTasksResponse.next_page_token` of the previous page.
         history_length: Maximum number of messages of each history to return.
         status_timestamp_after: Only tasks with a status at or after this time; RFC 3339 with zone.
-        include_artifacts: Return artifacts too; by default the agent does not.
+        include_artifacts: Whether to return artifacts; by default the agent does not.
     """
 
     context_id: str | None = None
@@ -481,27 +541,47 @@ class ListTasksResponse(WireValue, frozen=True, kw_only=True):
 
 
 class CancelTaskRequest(Request, frozen=True, kw_only=True):
-    """Request of CancelTask (A2A 3.1.5)."""
+    """Request of CancelTask (A2A 3.1.5).
+
+    Attributes:
+        id: Id of the task.
+        metadata: A JSON object.
+    """
 
     id: str
     metadata: dict[str, Any] | None = None
 
 
 class SubscribeToTaskRequest(Request, frozen=True, kw_only=True):
-    """Request of SubscribeToTask (A2A 3.1.6)."""
+    """Request of SubscribeToTask (A2A 3.1.6).
+
+    Attributes:
+        id: Id of the task.
+    """
 
     id: str
 
 
 class GetTaskPushNotificationConfigRequest(Request, frozen=True, kw_only=True):
-    """Request of GetTaskPushNotificationConfig (A2A 3.1.8)."""
+    """Request of GetTaskPushNotificationConfig (A2A 3.1.8).
+
+    Attributes:
+        task_id: Id of the task.
+        id: Id of the configuration.
+    """
 
     task_id: str
     id: str
 
 
 class ListTaskPushNotificationConfigsRequest(Request, frozen=True, kw_only=True):
-    """Request of ListTaskPushNotificationConfigs (A2A 3.1.9)."""
+    """Request of ListTaskPushNotificationConfigs (A2A 3.1.9).
+
+    Attributes:
+        task_id: Id of the task.
+        page_size: Configurations per page; None leaves it to the agent.
+        page_token: ``next_page_token`` of the previous page; None for the first page.
+    """
 
     task_id: str
     page_size: int | None = None
@@ -509,14 +589,24 @@ class ListTaskPushNotificationConfigsRequest(Request, frozen=True, kw_only=True)
 
 
 class ListTaskPushNotificationConfigsResponse(WireValue, frozen=True, kw_only=True):
-    """Page of push configurations (A2A 3.1.9)."""
+    """Page of push configurations (A2A 3.1.9).
+
+    Attributes:
+        configs: The configurations.
+        next_page_token: Token of the next page; empty on the last page.
+    """
 
     configs: tuple[TaskPushNotificationConfig, ...] = ()
     next_page_token: str = ""
 
 
 class DeleteTaskPushNotificationConfigRequest(Request, frozen=True, kw_only=True):
-    """Request of DeleteTaskPushNotificationConfig (A2A 3.1.10)."""
+    """Request of DeleteTaskPushNotificationConfig (A2A 3.1.10).
+
+    Attributes:
+        task_id: Id of the task.
+        id: Id of the configuration.
+    """
 
     task_id: str
     id: str
@@ -550,14 +640,26 @@ class AgentInterface(WireValue, frozen=True, kw_only=True):
 
 
 class AgentProvider(WireValue, frozen=True, kw_only=True):
-    """Organization that runs the agent (A2A 4.4.2)."""
+    """Organization that runs the agent (A2A 4.4.2).
+
+    Attributes:
+        url: Website of the organization.
+        organization: Name of the organization.
+    """
 
     url: str = ""
     organization: str = ""
 
 
 class AgentExtension(WireValue, frozen=True, kw_only=True):
-    """Protocol extension that the agent supports (A2A 4.4.4)."""
+    """Protocol extension that the agent supports (A2A 4.4.4).
+
+    Attributes:
+        uri: URI that identifies the extension.
+        description: How the agent uses the extension, for display.
+        required: Whether a client must support the extension; False by default.
+        params: Parameters that the extension defines.
+    """
 
     uri: str = ""
     description: str | None = None
@@ -569,6 +671,12 @@ class AgentCapabilities(WireValue, frozen=True, kw_only=True):
     """Optional parts of the protocol that the agent offers (A2A 4.4.3).
 
     ``None`` means "not declared", which the protocol treats as false.
+
+    Attributes:
+        streaming: Whether the agent streams answers.
+        push_notifications: Whether the agent sends push notifications.
+        extensions: Extensions that the agent supports.
+        extended_agent_card: Whether there is another card for authenticated clients.
     """
 
     streaming: bool | None = None
@@ -578,19 +686,38 @@ class AgentCapabilities(WireValue, frozen=True, kw_only=True):
 
 
 class StringList(WireValue, frozen=True, kw_only=True):
-    """List of strings, such as OAuth scopes."""
+    """List of strings, such as OAuth scopes.
+
+    Attributes:
+        list: The strings.
+    """
 
     list: tuple[str, ...] = ()
 
 
 class SecurityRequirement(WireValue, frozen=True, kw_only=True):
-    """Security schemes that must be used together, each with its scopes."""
+    """Security schemes that must be used together, each with its scopes.
+
+    Attributes:
+        schemes: Scopes by the names of the security schemes.
+    """
 
     schemes: dict[str, StringList] = {}
 
 
 class AgentSkill(WireValue, frozen=True, kw_only=True):
-    """Skill of the agent (A2A 4.4.5)."""
+    """Skill of the agent (A2A 4.4.5).
+
+    Attributes:
+        id: Id, unique within the card.
+        name: Name for display.
+        description: Description for display and for choosing a skill.
+        tags: Keywords.
+        examples: Examples of messages.
+        input_modes: Media types that the skill accepts; empty for those of the agent.
+        output_modes: Media types that the skill returns; empty for those of the agent.
+        security_requirements: Alternatives of the schemes that the skill requires.
+    """
 
     id: str = ""
     name: str = ""
@@ -603,7 +730,13 @@ class AgentSkill(WireValue, frozen=True, kw_only=True):
 
 
 class AgentCardSignature(WireValue, frozen=True, kw_only=True):
-    """JSON Web Signature of the card (A2A 4.4.7, 8.4.2)."""
+    """JSON Web Signature of the card (A2A 4.4.7, 8.4.2).
+
+    Attributes:
+        protected: Protected header, base64url-encoded.
+        signature: Signature, base64url-encoded.
+        header: Unprotected header.
+    """
 
     protected: str = ""
     signature: str = ""
@@ -611,7 +744,13 @@ class AgentCardSignature(WireValue, frozen=True, kw_only=True):
 
 
 class APIKeySecurityScheme(WireValue, frozen=True, kw_only=True):
-    """API key in a header, the query or a cookie (A2A 4.5.2)."""
+    """API key in a header, the query or a cookie (A2A 4.5.2).
+
+    Attributes:
+        description: Description for display.
+        location: ``header``, ``query`` or ``cookie``.
+        name: Name of the header, query parameter or cookie.
+    """
 
     description: str | None = None
     location: str = ""
@@ -619,7 +758,13 @@ class APIKeySecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class HTTPAuthSecurityScheme(WireValue, frozen=True, kw_only=True):
-    """HTTP authentication scheme, such as Bearer (A2A 4.5.3)."""
+    """HTTP authentication scheme, such as Bearer (A2A 4.5.3).
+
+    Attributes:
+        description: Description for display.
+        scheme: Name of the scheme for ``Authorization`` (RFC 9110, 11.1), such as ``Bearer``.
+        bearer_format: Format of a bearer token, such as ``JWT``, for display.
+    """
 
     description: str | None = None
     scheme: str = ""
@@ -627,7 +772,15 @@ class HTTPAuthSecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class AuthorizationCodeOAuthFlow(WireValue, frozen=True, kw_only=True):
-    """OAuth 2.0 authorization code (A2A 4.5.8)."""
+    """OAuth 2.0 authorization code (A2A 4.5.8).
+
+    Attributes:
+        authorization_url: Authorization endpoint.
+        token_url: Token endpoint.
+        refresh_url: Endpoint for refresh tokens, if it differs.
+        scopes: Descriptions by the names of the scopes.
+        pkce_required: Whether the server requires PKCE (RFC 7636); False by default.
+    """
 
     authorization_url: str = ""
     token_url: str = ""
@@ -637,7 +790,13 @@ class AuthorizationCodeOAuthFlow(WireValue, frozen=True, kw_only=True):
 
 
 class ClientCredentialsOAuthFlow(WireValue, frozen=True, kw_only=True):
-    """OAuth 2.0 client credentials (A2A 4.5.9)."""
+    """OAuth 2.0 client credentials (A2A 4.5.9).
+
+    Attributes:
+        token_url: Token endpoint.
+        refresh_url: Endpoint for refresh tokens, if it differs.
+        scopes: Descriptions by the names of the scopes.
+    """
 
     token_url: str = ""
     refresh_url: str | None = None
@@ -645,7 +804,13 @@ class ClientCredentialsOAuthFlow(WireValue, frozen=True, kw_only=True):
 
 
 class ImplicitOAuthFlow(WireValue, frozen=True, kw_only=True):
-    """OAuth 2.0 implicit grant; deprecated by the specification."""
+    """OAuth 2.0 implicit grant; deprecated by the specification.
+
+    Attributes:
+        authorization_url: Authorization endpoint.
+        refresh_url: Endpoint for refresh tokens, if it differs.
+        scopes: Descriptions by the names of the scopes.
+    """
 
     authorization_url: str = ""
     refresh_url: str | None = None
@@ -653,7 +818,13 @@ class ImplicitOAuthFlow(WireValue, frozen=True, kw_only=True):
 
 
 class PasswordOAuthFlow(WireValue, frozen=True, kw_only=True):
-    """OAuth 2.0 password grant; deprecated by the specification."""
+    """OAuth 2.0 password grant; deprecated by the specification.
+
+    Attributes:
+        token_url: Token endpoint.
+        refresh_url: Endpoint for refresh tokens, if it differs.
+        scopes: Descriptions by the names of the scopes.
+    """
 
     token_url: str = ""
     refresh_url: str | None = None
@@ -661,7 +832,14 @@ class PasswordOAuthFlow(WireValue, frozen=True, kw_only=True):
 
 
 class DeviceCodeOAuthFlow(WireValue, frozen=True, kw_only=True):
-    """OAuth 2.0 device authorization, RFC 8628 (A2A 4.5.10)."""
+    """OAuth 2.0 device authorization, RFC 8628 (A2A 4.5.10).
+
+    Attributes:
+        device_authorization_url: Device authorization endpoint.
+        token_url: Token endpoint.
+        refresh_url: Endpoint for refresh tokens, if it differs.
+        scopes: Descriptions by the names of the scopes.
+    """
 
     device_authorization_url: str = ""
     token_url: str = ""
@@ -670,7 +848,15 @@ class DeviceCodeOAuthFlow(WireValue, frozen=True, kw_only=True):
 
 
 class OAuthFlows(WireValue, frozen=True, kw_only=True):
-    """Flow of an OAuth 2.0 scheme: one member is set (A2A 4.5.7)."""
+    """Flow of an OAuth 2.0 scheme: one member is set (A2A 4.5.7).
+
+    Attributes:
+        authorization_code: A user approves in a browser.
+        client_credentials: The client acts for itself.
+        implicit: Deprecated by the specification.
+        password: Deprecated by the specification.
+        device_code: A user approves on another device.
+    """
 
     authorization_code: AuthorizationCodeOAuthFlow | None = None
     client_credentials: ClientCredentialsOAuthFlow | None = None
@@ -680,7 +866,13 @@ class OAuthFlows(WireValue, frozen=True, kw_only=True):
 
 
 class OAuth2SecurityScheme(WireValue, frozen=True, kw_only=True):
-    """OAuth 2.0 (A2A 4.5.4)."""
+    """OAuth 2.0 (A2A 4.5.4).
+
+    Attributes:
+        description: Description for display.
+        flows: The flow with its endpoints.
+        oauth2_metadata_url: URL of the server's metadata (RFC 8414).
+    """
 
     description: str | None = None
     flows: OAuthFlows = OAuthFlows()
@@ -688,20 +880,37 @@ class OAuth2SecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class OpenIdConnectSecurityScheme(WireValue, frozen=True, kw_only=True):
-    """OpenID Connect (A2A 4.5.5)."""
+    """OpenID Connect (A2A 4.5.5).
+
+    Attributes:
+        description: Description for display.
+        open_id_connect_url: URL of the provider's configuration (OpenID Connect Discovery).
+    """
 
     description: str | None = None
     open_id_connect_url: str = ""
 
 
 class MutualTlsSecurityScheme(WireValue, frozen=True, kw_only=True):
-    """Mutual TLS (A2A 4.5.6)."""
+    """Mutual TLS (A2A 4.5.6).
+
+    Attributes:
+        description: Description for display.
+    """
 
     description: str | None = None
 
 
 class SecurityScheme(WireValue, frozen=True, kw_only=True):
-    """Security scheme: one member is set (A2A 4.5.1)."""
+    """Security scheme: one member is set (A2A 4.5.1).
+
+    Attributes:
+        api_key_security_scheme: An API key.
+        http_auth_security_scheme: HTTP authentication.
+        oauth2_security_scheme: OAuth 2.0.
+        open_id_connect_security_scheme: OpenID Connect.
+        mtls_security_scheme: Mutual TLS.
+    """
 
     api_key_security_scheme: APIKeySecurityScheme | None = None
     http_auth_security_scheme: HTTPAuthSecurityScheme | None = None
@@ -711,7 +920,24 @@ class SecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class AgentCard(WireValue, frozen=True, kw_only=True):
-    """Agent card: an agent's description of itself (A2A 4.4.1)."""
+    """Agent card: an agent's description of itself (A2A 4.4.1).
+
+    Attributes:
+        name: Name for display.
+        description: Description for display.
+        supported_interfaces: Interfaces of the agent, the preferred one first.
+        provider: Organization that runs the agent.
+        version: Version of the agent, in the provider's own notation.
+        documentation_url: URL of documentation.
+        capabilities: Optional parts of the protocol that the agent offers.
+        security_schemes: Security schemes by name.
+        security_requirements: Alternatives: a caller must fulfil one of them.
+        default_input_modes: Media types that the agent accepts.
+        default_output_modes: Media types that the agent returns.
+        skills: Skills of the agent.
+        signatures: Signatures of the card.
+        icon_url: URL of an icon.
+    """
 
     name: str = ""
     description: str = ""

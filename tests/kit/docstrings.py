@@ -74,16 +74,19 @@ def members(owner):
             yield name, plain
 
 
-def entries(doc):
-    """The text of each argument and attribute that a docstring describes, by name."""
+def section(doc, name):
+    """The lines of a section of a docstring, as one text; empty where it has none."""
+    found = re.search(rf"^{name}:\n((?:    .*\n|\n)+)", f"{doc}\n", flags=re.MULTILINE)
+    return found[1] if found else ""
+
+
+def entries(doc, sections=("Args", "Attributes")):
+    """The text of each argument or attribute that a docstring describes, by name."""
     found, name = {}, None
-    sections = re.findall(
-        r"^(?:Args|Attributes):\n((?:    .*\n|\n)+)", f"{doc}\n", flags=re.MULTILINE
-    )
-    for line in "".join(sections).splitlines():
+    for line in "".join(section(doc, each) for each in sections).splitlines():
         if match := re.match(r" {4}\*{0,2}(\w+): (.*)", line):
             name = match[1]
-            found[name] = match[2]
+            found[name] = f"{found.get(name, '')} {match[2]}".strip()
         elif name and line.strip():
             found[name] += f" {line.strip()}"
     return found
@@ -127,11 +130,9 @@ def parameters(text, made_by_the_library):
 
 
 def examples(doc):
-    """The blocks of code in a docstring's examples, as one fragment; none where it has none."""
-    section = re.search(r"^Example:\n((?:    .*\n|\n)+)", f"{doc}\n", flags=re.MULTILINE)
-    if section is None:
-        return []
-    return [textwrap.dedent(re.search(r"::\n\n(.*)", section[1], flags=re.DOTALL)[1])]
+    """The code of a docstring's example; empty where it has none."""
+    text = section(doc, "Example")
+    return [textwrap.dedent(text.partition("::\n\n")[2])] if text else []
 
 
 def is_a_public_name(name, owner=None):
@@ -172,5 +173,5 @@ def has_member(owner, path):
     name, _, rest = path.partition(".")
     if rest or not inspect.isclass(owner) or name.startswith("_"):
         return False
-    described = entries(inspect.cleandoc(owner.__doc__ or ""))
+    described = entries(inspect.cleandoc(owner.__doc__ or ""), ["Attributes"])
     return hasattr(owner, name) or name in described

@@ -44,7 +44,7 @@ class SystemEnv:
         return self._random.random()
 
     def new_id(self) -> str:
-        """Return a random UUID (RFC 9562, version 4), in a third of the time of `uuid`."""
+        """Return a random UUID (RFC 9562, version 4), in a third of the time of ``uuid``."""
         digits = os.urandom(16).hex()
         variant = _VARIANTS[digits[16]]
         return (

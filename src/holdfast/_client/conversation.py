@@ -188,8 +188,8 @@ class Conversation:
             **options: See `SendOptions`; the default timeout is that of the conversation.
 
         Returns:
-            The answer. If its `needs_input` is true, the agent waits for another message, and no
-            hook had a reply.
+            The answer. If its `Answer.needs_input` is true, the agent waits for another message,
+            and no hook had a reply.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.

@@ -25,7 +25,7 @@ class EndpointStats(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         url: The address, without credentials or query.
         binding: The protocol's name of its binding; ``"card"`` for the address of the agent card.
-        version: The protocol version that is spoken there.
+        version: The protocol version of the calls to it.
         answered: Number of successful calls, of all clients that share the `Endpoints`.
         attempts: Number of attempts, of the same clients.
         circuit: State of its circuit breaker, or the manual override (see `Circuit`).

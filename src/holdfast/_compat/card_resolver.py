@@ -69,13 +69,13 @@ class A2ACardResolver(ClosingContext):
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
             an `AuthProvider` that does not need a card; None for none.
         headers: Headers for every request.
-        timeout: Seconds for a fetch, including its retries.
-        resilience: The policies; None for `Resilience.standard()`.
+        timeout: Seconds for a fetch, including its retries, 900 by default.
+        resilience: The policies; None for `Resilience.standard`.
         limits: Bounds on the size of a card; None for the defaults.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
         reach: The networks that cards, redirects and key sets may be in, as for `connect`.
         engine: The HTTP engine, as for `connect`.
-        tls: TLS settings, without `engine`.
+        tls: TLS settings, without ``engine``.
         card_verifier: Verifies the signatures of cards, as for `connect`.
         require_signature: Whether a card without a verified signature is an error.
         env: Wall time, randomness and ids; None for the system's.
@@ -149,9 +149,9 @@ class A2ACardResolver(ClosingContext):
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)
 
     async def close(self) -> None:
-        """Cancel fetches in flight, and close the connections unless the caller supplied `engine`.
+        """End fetches in flight, and close the connections unless the caller supplied the engine.
 
-        Later fetches raise a RuntimeError. It may be called twice.
+        Later fetches raise a RuntimeError. Can be called twice.
         """
         self._is_closed = True
         await self._trust.close()

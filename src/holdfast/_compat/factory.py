@@ -59,7 +59,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         streaming: Whether to use streams if the agent offers them; otherwise tasks are polled.
         polling: Whether `Client.send_message` asks the agent to return immediately; the caller
             then polls the task.
-        engine: The HTTP engine: an `HttpEngine` or an `aiohttp.ClientSession`, which is not
+        engine: The HTTP engine: an `HttpEngine` or an ``aiohttp.ClientSession``, which is not
             closed; None for an engine for each client.
         grpc_channel_factory: Creates gRPC channels, which are never closed; see `connect`.
         supported_protocol_bindings: The bindings that may be used, the preferred one first; empty
@@ -136,7 +136,7 @@ class ClientFactory:
     """Creates clients with shared settings.
 
     Args:
-        config: The shared settings; None for `ClientConfig()`.
+        config: The shared settings; None for ``ClientConfig()``.
         consumers: Consumers of every client, called before those of each client.
 
     Raises:

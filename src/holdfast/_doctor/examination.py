@@ -102,13 +102,14 @@ async def diagnose(
     Checks of streams, and of how messages are stored, need a message.
 
     Args:
-        agent: The agent's address, or the `Path` of its card, as for `connect`.
+        agent: The agent's address, or the ``Path`` of its card, as for `connect`.
         send: A message that the agent may execute; it is sent once. None for none.
         twice: Whether to send the same message, with the same id, once more, to check that the id
             is unique. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
         headers: Headers for every request to the agent's own origin.
-        timeout: Seconds for the whole examination; half of them are for observing the task.
+        timeout: Seconds for the whole examination, 120 by default; half of them are for observing
+            the task.
         protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
             None for any that the agent speaks.
         bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
@@ -118,7 +119,7 @@ async def diagnose(
             authorities, the server's TLS is not inspected.
         env: Wall time and ids; None for the system's.
         card_verifier: Verifies the signatures of the card, as for `connect`.
-        tls: TLS settings, without `engine`.
+        tls: TLS settings, without ``engine``.
 
     Returns:
         The findings, also if the agent cannot be reached.

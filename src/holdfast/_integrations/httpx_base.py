@@ -179,7 +179,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
       ``ConnectTimeout``, ``ProxyError``, ``LocalProtocolError`` or ``PoolTimeout`` (so is a full
       queue, and a deadline that expires in one). With the others the execution is unknown:
       ``ReadTimeout`` (also for a deadline), ``WriteTimeout``, ``ReadError``,
-      ``RemoteProtocolError``. A reply beyond `limits` is a ``DecodingError``.
+      ``RemoteProtocolError``. A reply beyond ``limits`` is a ``DecodingError``.
     - An A2A error in a reply with status 200 is a reply. A retried cancel may be answered with the
       error that the task cannot be canceled, because the first attempt has canceled it.
 
@@ -193,8 +193,8 @@ class BaseTransport(Generic[RequestT, ResponseT]):
     The client's timeouts apply to each attempt instead of those of ``Resilience.timeouts``;
     ``read`` is both the wait for the reply and that between its pieces. If the client has None,
     Holdfast's own applies: no wait is unbounded. The library's default is 5 seconds, which is
-    short for an agent: ``AsyncClient(transport=..., timeout=120)``. `timeout` bounds all attempts
-    together, independently of the client's.
+    short for an agent: ``AsyncClient(transport=..., timeout=120)``. ``timeout`` bounds all
+    attempts together, independently of the client's.
 
     Differences from the library's own transport:
 
@@ -209,13 +209,13 @@ class BaseTransport(Generic[RequestT, ResponseT]):
     - The caller chooses the addresses: all are allowed. Redirects are returned.
 
     Args:
-        resilience: The policies; `Resilience.standard()` if left out. `reconnect` and `reconcile`
-            have no effect here.
-        timeout: Seconds for a request with all its attempts, until its reply is complete; of a
-            stream of events, until it begins; more than 0.
-        limits: Largest sizes of a reply. Only `body`, `headers`, `event` and `inflation_ratio`
-            apply here.
-        engine: Sends the attempts: a borrowed `HttpEngine` or `aiohttp.ClientSession`, which is
+        resilience: The policies; `Resilience.standard` if left out. `Resilience.reconnect` and
+            `Resilience.reconcile` have no effect here.
+        timeout: Seconds for a request with all its attempts, until its reply is complete, 900 by
+            default; of a stream of events, until it begins; more than 0.
+        limits: Largest sizes of a reply. Only `Limits.body`, `Limits.headers`, `Limits.event` and
+            `Limits.inflation_ratio` apply here.
+        engine: Sends the attempts: a borrowed `HttpEngine` or ``aiohttp.ClientSession``, which is
             not closed; an `AiohttpEngine` of its own if left out.
         shared: State of the endpoints, to share with clients and other transports.
         env: Source of wall time, random numbers and ids; for tests.

@@ -49,7 +49,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         message_id: Id of the message that the call sends; each message has one record.
         agent: The agent's name, the same for all of its addresses. It omits the parts of an
             address that may be secret, so it is for comparison, and not always a usable address.
-        began: When the call started, by the clock at that time, which may have been set since.
+        began: Start of the call, by the clock at that time, which may have been set since.
         context_id: The context of the conversation; None if unknown.
         task_id: The task that the message belongs to or has created; None if unknown.
         state: The last known state of the task, as the protocol writes it; None if unknown.
@@ -61,14 +61,14 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
             their keys, and recognizes by the labels which ones it has sent.
         digest: Digest of the caller's message without its id, in 16 hexadecimal digits; set with
             a label.
-        outcome: How the call ended: see `CallOutcome`; None while it is open.
+        outcome: The outcome of the call, one of `CallOutcome`; None while the call is open.
         detail: Details of the outcome, in one line for people; without content of messages if
             messages are not stored.
         result: The `Task` or `Message` that answers the call, as the JSON of protocol 1.0: a
             message if there is no ``state``. None if it is not stored.
         generation: Number of the lease, from 1.
-        lease_until: When the lease ends; from then on the call has no holder.
-        damage: Why the record could not be read completely; None if it could. Only
+        lease_until: End of the lease; from then on the call has no holder.
+        damage: Reason why the record could not be read completely; None if it could. Only
             `Journal.unfinished` returns such records: unreadable members have their defaults,
             ``began`` is 0, and texts without a default are empty. It is not stored.
 
@@ -107,10 +107,10 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
         context_id: The context of the conversation.
         task_id: The task that the message has created.
         state: The task's state, as the protocol writes it.
-        outcome: How the call ended; this finishes the record.
+        outcome: The outcome of the call, one of `CallOutcome`; it finishes the record.
         detail: Details of the outcome, in one line for people.
-        result: The answer: see `CallRecord.result`.
-        lease_until: When the lease ends, in seconds since the epoch; 0 releases the call, however
+        result: The answer, as in `CallRecord.result`.
+        lease_until: End of the lease, in seconds since the epoch; 0 releases the call, however
             clocks are set.
     """
 
@@ -137,7 +137,7 @@ class Journal(Protocol):
     - A write must name the record's generation, which `claim` increases by one.
     - Open records, and records with a label, are kept. Others may be deleted.
     - A method may be cancelled; its effect may occur nevertheless, but only as a whole.
-    - An error is a `JournalError` whose ``reason`` says what failed. Another exception counts as
+    - An error is a `JournalError` whose ``reason`` is its kind. Another exception counts as
       ``"unusable"``, and so does a journal that does not answer within the time of a call.
 
     A journal may be used in several event loops and shared by several clients. Times are passed to
@@ -146,7 +146,7 @@ class Journal(Protocol):
 
     @property
     def stores_messages(self) -> bool:
-        """Whether records have a `CallRecord.request` and a `CallRecord.result`."""
+        """True if records have a `CallRecord.request` and a `CallRecord.result`."""
         ...
 
     @property
@@ -157,9 +157,12 @@ class Journal(Protocol):
     async def begin(self, record: CallRecord, /) -> None:
         """Record a new call, replacing a call of the same message that was not sent.
 
+        Args:
+            record: The record of the new call.
+
         Raises:
-            JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
-                that label to any agent, is recorded already, with an outcome other than
+            JournalError: The record cannot be written (``"unusable"``); or a call of that message,
+                or with that label to any agent, is recorded already, with an outcome other than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
         ...
@@ -167,8 +170,13 @@ class Journal(Protocol):
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         """Update an open record of that generation; members that are None stay unchanged.
 
+        Args:
+            message_id: The message of the call.
+            generation: The generation that the record must have.
+            update: The members to change.
+
         Returns:
-            Whether there is such a record. If not, the call has ended, or has another holder.
+            True if there is such a record. If not, the call has ended, or has another holder.
 
         Raises:
             JournalError: The journal cannot be written.
@@ -180,7 +188,7 @@ class Journal(Protocol):
 
         Args:
             held: Message ids, each with its generation.
-            lease_until: When the renewed leases end, in seconds since the epoch.
+            lease_until: End of the renewed leases, in seconds since the epoch.
 
         Returns:
             The ids of the messages whose records are open and of that generation.
@@ -196,7 +204,7 @@ class Journal(Protocol):
         Args:
             message_id: The message of the call.
             now: The present time, in seconds since the epoch.
-            lease_until: When the new lease ends, in seconds since the epoch.
+            lease_until: End of the new lease, in seconds since the epoch.
 
         Returns:
             The record, with its generation increased by one.
@@ -211,15 +219,21 @@ class Journal(Protocol):
     async def find(self, message_id: str, /) -> CallRecord | None:
         """Return the record of a call, open or finished; None if there is none.
 
+        Args:
+            message_id: The message of the call.
+
         Raises:
             JournalError: The journal cannot be read.
         """
         ...
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """Return the calls without an outcome, oldest first; of one agent, or of all if None.
+        """Return the calls without an outcome, oldest first.
 
-        Damaged records are included, and marked: see `CallRecord.damage`.
+        Damaged records are included, and marked by `CallRecord.damage`.
+
+        Args:
+            agent: Name of the agent; None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -230,6 +244,9 @@ class Journal(Protocol):
         """Return the record of a label, open or finished, to any agent; None if there is none.
 
         Of several records it is the one that may have been sent; if there is none, the newest.
+
+        Args:
+            label: The label.
 
         Raises:
             JournalError: The journal cannot be read.

@@ -79,14 +79,14 @@ _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 
 
 class SqliteJournal:
-    """Keeps the records of calls in a file; several processes of one machine may share it.
+    """Journal in a SQLite file; several processes of one machine may share it.
 
-    The file holds addresses, ids and states, and content only with `store_messages`. It is created
-    readable only by its owner, and so are the ``-wal`` and ``-shm`` that SQLite keeps beside it.
-    If a journal exists and allows more than `mode`, its mode is reduced, with a warning of
-    ``holdfast.security``; if one of its files belongs to a user other than this process's or root,
-    or is a link, or its mode cannot be changed, the journal raises a `JournalError`
-    (``"untrusted"``).
+    The file holds addresses, ids and states, and content only with ``store_messages``. It is
+    created readable only by its owner, and so are the ``-wal`` and ``-shm`` that SQLite keeps
+    beside it. If a journal exists and allows more than ``mode``, its mode is reduced, with a
+    warning of ``holdfast.security``; if one of its files belongs to a user other than this
+    process's or root, or is a link, or its mode cannot be changed, the journal raises a
+    `JournalError` (``"untrusted"``).
 
     The file is opened at the first call: a missing directory, or a file that is not a journal,
     raises a `JournalError` there, and nothing is sent. An open journal that is moved, deleted or
@@ -96,27 +96,38 @@ class SqliteJournal:
         path: The file; it is created if it does not exist, and its directory must exist. A
             relative path is resolved now, in the working directory.
         store_messages: Whether to keep messages and answers too, so that a message whose outcome
-            is unknown can be sent again by hand.
-        lease: Seconds after which a call of a crashed process may be taken over; more than 0.
-        retention: Seconds to keep finished calls, from their start; None for ever. Older ones, of
-            any process, are deleted with the first call that this journal records, and then once
-            an hour. Calls without an outcome are kept, and so are those with a label, which a run
-            needs to recognize its messages.
-        busy_timeout: Seconds to wait for another process that writes; more than 0.
+            is unknown can be sent again by hand. False by default.
+        lease: Seconds after which a call of a crashed process may be taken over; more than 0, 30
+            by default.
+        retention: Seconds to keep finished calls, from their start, 604,800 (a week) by default;
+            None for ever. Older ones, of any process, are deleted with the first call that this
+            journal records, and then once an hour. Calls without an outcome are kept, and so are
+            those with a label, which a run needs to recognize its messages.
+        busy_timeout: Seconds to wait for another process that writes; more than 0, 5 by default.
         read_only: Whether to write nothing and create no file; writing raises a `JournalError`.
-        mode: Mode of the files, as for `os.chmod`: 0o600, or 0o640 or 0o660 to share them with
-            their group on purpose. Then they may belong to another user, if their group is one of
-            this process's. Windows has no such modes.
+            False by default.
+        mode: Mode of the files, as for ``os.chmod``: 0o600, the default, or 0o640 or 0o660 to
+            share them with their group on purpose. Then they may belong to another user, if their
+            group is one of this process's. Windows has no such modes.
 
     Attributes:
-        path: The file, as it was given.
+        path: The file, as it was passed.
         stores_messages: Whether messages and answers are kept.
         lease: Seconds for which a call is held.
 
     Raises:
         TypeError: An argument of another type.
-        ValueError: A number or a mode that cannot be right, or a name of a database in memory
+        ValueError: A number or a mode is out of range, or the path names a database in memory
             (``":memory:"``).
+
+    Example:
+        Record calls with their messages, and keep them for a day::
+
+            journal = holdfast.SqliteJournal("calls.db", store_messages=True, retention=86_400)
+            async with holdfast.connect("http://localhost:9999", journal=journal) as agent:
+                answer = await agent.ask("How far is the moon?")
+                print(answer.text, await agent.pending())
+            await journal.close()
     """
 
     def __init__(
@@ -326,7 +337,21 @@ class SqliteJournal:
     async def use_token(
         self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
     ) -> TokenUse | None:
-        """Record the use of a signed token, unless one is recorded; see `Journal.use_token`."""
+        """Record the use of a signed token, unless a use is recorded already.
+
+        Args:
+            name: Name that identifies the token.
+            use: The use to record.
+            now: The present time, in seconds since the epoch; uses that ended before are deleted.
+            ends: Expiry of the token, in seconds since the epoch.
+            most: Largest number of uses to store.
+
+        Returns:
+            The recorded use, this one or the earlier one; None if there are too many.
+
+        Raises:
+            JournalError: The journal cannot be written.
+        """
 
         def record(connection: sqlite3.Connection) -> TokenUse | None:
             connection.execute(_FORGET_USES, (now,))

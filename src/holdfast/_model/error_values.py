@@ -39,7 +39,11 @@ def int64(value: Any) -> int | None:
 
 
 def presentable(url: str) -> str:
-    """Return a URL for errors and logs: without user, password, query and fragment."""
+    """Return a URL for errors and logs: without user, password, query and fragment.
+
+    Args:
+        url: The URL.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -51,6 +55,10 @@ def excerpt(body: bytes, length: int = 200) -> str:
     """Return the beginning of a body as one readable line, without users of URLs.
 
     A truncated text ends with an ellipsis.
+
+    Args:
+        body: The body, as bytes or text.
+        length: Largest number of characters; 200 by default.
     """
     text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
     line = " ".join(_printable(text).split())

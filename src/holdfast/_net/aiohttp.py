@@ -61,7 +61,7 @@ _EARLY_REPLY = "a reply was there before the request"
 
 
 class AiohttpEngine(ClosingContext):
-    """Sends requests with `aiohttp`. Use it as an async context manager.
+    """Sends requests with ``aiohttp``. Use it as an async context manager.
 
     Clients that share an engine do not close it; its creator does.
 
@@ -75,14 +75,14 @@ class AiohttpEngine(ClosingContext):
             authorities.
         proxies: Whether to use the proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY`` …),
             read when the engine is created. True by default.
-        session: A session of the caller, used unchanged and never closed; `ssl` and `proxies` are
-            then ignored. Waiting for its pool counts as connecting, ``max_idle`` is ignored, its
-            middlewares may send a request twice, its cookies are sent with the calls of all who
-            share it, and a GET carries ``Content-Length: 0``. To an address that the request's
-            reach refuses nothing is sent, but a connection may be made.
+        session: A session of the caller, used unchanged and never closed; ``ssl`` and ``proxies``
+            are then ignored. Waiting for its pool counts as connecting, ``max_idle`` is ignored,
+            its middlewares may send a request twice, its cookies are sent with the calls of all
+            who share it, and a GET carries ``Content-Length: 0``. Nothing is sent to an address
+            that the request's reach refuses, but a connection may be made.
 
     Attributes:
-        tls: The `TlsConfig` passed as `ssl`, if any; other connections of the same client use it
+        tls: The `TlsConfig` passed as ``ssl``, if any; other connections of the same client use it
             too.
 
     Raises:

@@ -41,7 +41,7 @@ class HttpEngine(Protocol):
     timeouts and limits, creates no socket to an address that ``request.reach`` refuses, and sets
     ``request.progress.sent`` before the first byte leaves. It raises failures as
     `A2AConnectionError`, `A2ATimeoutError`, `LimitExceededError` or `NetworkPolicyError`, whose
-    `executed` is False if no byte left, and None otherwise. If it is cancelled, it releases its
+    ``executed`` is False if no byte left, and None otherwise. If it is cancelled, it releases its
     resources. If the reply is not a success (status 300 and above), a body that cannot be read
     counts as empty, because the status is sufficient.
     """

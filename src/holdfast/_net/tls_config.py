@@ -109,11 +109,11 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         return f"TlsConfig({', '.join(shown)})"
 
     def context(self) -> ssl.SSLContext:
-        """Return a context of the standard library, made from the present files.
+        """Return an ``ssl.SSLContext``, made from the present files.
 
         Raises:
-            FileNotFoundError: See `TlsConfig`.
-            ValueError: See `TlsConfig`.
+            FileNotFoundError: A file does not exist.
+            ValueError: A file cannot be used, as for the constructor.
         """
         context = self._server_context()
         if self.cert_file is not None:
@@ -126,9 +126,9 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         The key is not encrypted.
 
         Raises:
-            FileNotFoundError: See `TlsConfig`.
-            ValueError: See `TlsConfig`; or the key is encrypted, and `cryptography`, which
-                ``holdfast[push]`` installs, is missing.
+            FileNotFoundError: A file does not exist.
+            ValueError: A file cannot be used, as for the constructor; or the key is encrypted, and
+                ``cryptography``, which ``holdfast[push]`` installs, is missing.
         """
         self.context()  # raises if a file is not valid
         certificate = _read(self.cert_file)

@@ -43,22 +43,22 @@ _FORGET_AFTER_S = 3600.0
 
 
 class Endpoint:
-    """One interface of one agent, and what was learned about it.
+    """One interface of one agent, with the client's state for it.
 
     Attributes:
         interface: Address, binding, tenant.
         agent: The address as shown in errors and logs.
-        version: The protocol version to speak.
+        version: The protocol version to use.
         subscribing_is_safe: Whether a subscription leaves a task unchanged. Official servers of
             0.3 store the chunks of a task once more for each subscriber.
-        clock_skew: Seconds that its clock is ahead of the local one; None if not known.
-        lists_tasks: Whether it supports ListTasks; None if not known.
-        accepts_context_ids: Whether it accepts context ids chosen by a client; None if not known.
-        has_two_file_forms: Whether a file is sent in a field of bytes that servers use in two ways
-            (`holdfast._wire.files`).
-        files_are_base64: Whether that field has base64 text; None if not known.
+        clock_skew: Seconds that its clock is ahead of the local one; None if unknown.
+        lists_tasks: Whether it supports ListTasks; None if unknown.
+        accepts_context_ids: Whether it accepts context ids chosen by a client; None if unknown.
+        has_two_file_forms: Whether a file is sent in a field of bytes that servers use in two
+            ways.
+        files_are_base64: Whether that field has base64 text; None if unknown.
         file_form_lock: Held while `files_are_base64` is determined.
-        speaks_version: Whether it speaks `version`, and not another one; None if not known.
+        speaks_version: Whether it supports `version`, and not another one; None if unknown.
         version_lock: Held while `speaks_version` is determined.
         version_checks: Number of attempts to determine it.
         answered: Number of successful calls.
@@ -121,29 +121,41 @@ class Endpoint:
 
     @property
     def is_of_card(self) -> bool:
-        """Whether this is the address of a card, which takes no calls."""
+        """True if this is the address of a card, which takes no calls."""
         return self.interface.protocol_binding == CARD_BINDING
 
     def spoken(self, operation: AnyOperation) -> AnyOperation:
-        """Return an operation in the form that this endpoint understands."""
+        """Return an operation in the form that this endpoint understands.
+
+        Args:
+            operation: The operation, in the form of protocol 1.0.
+        """
         return self._spoken_forms.get(operation.name, operation)
 
     def learn(self, operation: AnyOperation) -> None:
-        """Remember the form of an operation that succeeded."""
+        """Remember the form of an operation that succeeded.
+
+        Args:
+            operation: The operation, in the form that succeeded.
+        """
         self._spoken_forms[operation.name] = operation
 
     def learn_file_form(self, error: object) -> None:
-        """Remember the form of files that the error of an unknown task shows, if it does.
+        """Remember the form of files that the error of an unknown task reveals, if it does.
 
         Args:
-            error: See `holdfast._wire.files.sends_base64`.
+            error: The error of GetTask for a task id that is a file in one of the forms.
         """
         form = sends_base64(error)
         if form is not None:
             self.files_are_base64 = form
 
     def succeeded(self, policy: BudgetPolicy | None) -> None:
-        """Record a successful call of a client with such a budget."""
+        """Record a successful call of a client with such a budget.
+
+        Args:
+            policy: The budget policy of the client; None without a budget.
+        """
         self.answered += 1
         if policy is not None and (budget := self._budgets.get(policy)) is not None:
             budget.succeeded()
@@ -164,7 +176,11 @@ class Endpoint:
         return budget.failed(now=now)
 
     def breaker(self, policy: BreakerPolicy) -> Breaker:
-        """Return the breaker of the clients with such a policy, in the running event loop."""
+        """Return the breaker of the clients with such a policy, in the running event loop.
+
+        Args:
+            policy: The breaker policy of the clients.
+        """
         breakers = self._breakers.here()
         breaker = breakers.get(policy)
         if breaker is None:
@@ -172,7 +188,11 @@ class Endpoint:
         return breaker
 
     def hedging(self, policy: HedgePolicy) -> Hedging:
-        """Return the hedging state of the clients with such a policy, in the running loop."""
+        """Return the hedging state of the clients with such a policy, in the running loop.
+
+        Args:
+            policy: The hedge policy of the clients.
+        """
         hedgings = self._hedgings.here()
         hedging = hedgings.get(policy)
         if hedging is None:
@@ -180,11 +200,19 @@ class Endpoint:
         return hedging
 
     def known_breaker(self, policy: BreakerPolicy) -> Breaker | None:
-        """Return the breaker if a call has used it; None without a running event loop."""
+        """Return the breaker if a call has used it; None without a running event loop.
+
+        Args:
+            policy: The breaker policy of the clients.
+        """
         return (self._breakers.known_here() or {}).get(policy)
 
     def tokens(self, policy: BudgetPolicy | None) -> float | None:
-        """Return the tokens of a budget at its last change; None without a policy."""
+        """Return the tokens of a budget at its last change; None without a policy.
+
+        Args:
+            policy: The budget policy of the clients; None without a budget.
+        """
         if policy is None:
             return None
         budget = self._budgets.get(policy)
@@ -198,6 +226,9 @@ class Endpoint:
         """Return the gate for an operation; None if such calls never received Retry-After.
 
         A cancel never waits: it reduces the agent's load.
+
+        Args:
+            operation: The operation.
         """
         if not self.has_sent_retry_after or operation.name == CANCEL_TASK.name:
             return None
@@ -220,13 +251,17 @@ class Endpoint:
 
 
 class Endpoints:
-    """A registry of endpoints by interface, for one client or shared by several."""
+    """Registry of endpoints by interface, for one client or shared by several."""
 
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
 
     def of(self, interface: AgentInterface) -> Endpoint:
-        """Return the endpoint of an interface; the same one while it is remembered."""
+        """Return the endpoint of an interface; the same one while it is remembered.
+
+        Args:
+            interface: The interface of a card.
+        """
         key = _key(interface)
         endpoint = self._endpoints.get(key)
         if endpoint is None:

@@ -52,8 +52,11 @@ logger = logging.getLogger("holdfast")
 logger.addHandler(logging.NullHandler())  # no output unless the program configures logging
 
 Consumer = Callable[[Event, Task | None, AgentCard], Awaitable[None] | None]
-"""Called with the event, the task after the event (None for a message without a task), and the
-agent's card; may be a coroutine function."""
+"""Function or coroutine function that gets each event, the task after the event, and the agent's
+card.
+
+The task is None for a message without a task. An exception of a consumer is raised to the caller.
+"""
 
 
 class Interceptor:
@@ -62,7 +65,7 @@ class Interceptor:
     Override the methods that you need. With several interceptors, `before` runs in order and
     `after` in the reverse order; after an early reply, only the interceptors whose `before` ran
     see it. `after` receives the call as the caller made it, without the changes of any `before`.
-    A return value of a wrong type is a `TypeError` that names the interceptor.
+    A return value of a wrong type is a ``TypeError`` that names the interceptor.
     """
 
     async def before(self, call: AnyCall) -> AnyCall | AnyReply:
@@ -121,13 +124,23 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptStarted(Observation, frozen=True, kw_only=True):
-    """An attempt begins; `number` counts from 1."""
+    """An attempt begins.
+
+    Attributes:
+        number: Number of the attempt, from 1.
+    """
 
     number: int
 
 
 class AttemptFailed(Observation, frozen=True, kw_only=True):
-    """An attempt failed with `error` after `duration` seconds; `number` counts from 1."""
+    """An attempt failed.
+
+    Attributes:
+        number: Number of the attempt, from 1.
+        duration: Duration of the attempt in seconds.
+        error: The error.
+    """
 
     number: int
     duration: float
@@ -135,7 +148,13 @@ class AttemptFailed(Observation, frozen=True, kw_only=True):
 
 
 class RetryScheduled(Observation, frozen=True, kw_only=True):
-    """Attempt `number` begins in `wait` seconds, because the previous one failed with `error`."""
+    """An attempt failed, and another one is scheduled.
+
+    Attributes:
+        number: Number of the next attempt, from 2.
+        wait: Seconds until the next attempt.
+        error: The error of the previous attempt.
+    """
 
     number: int
     wait: float
@@ -143,10 +162,13 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
 
 
 class Reconnected(Observation, frozen=True, kw_only=True):
-    """A stream that was cut has resubscribed; `number` counts its resubscriptions from 1.
+    """A stream that was cut has resubscribed.
 
-    `error` is the error that broke a connection of the stream last; None if its connections ended
-    without an error, or were cut off because they brought fewer events than the task has.
+    Attributes:
+        task_id: Id of the task.
+        number: Number of resubscriptions of the stream, from 1.
+        error: The error that broke a connection of the stream last; None if its connections ended
+            without an error, or were cut off because they brought fewer events than the task has.
     """
 
     task_id: str
@@ -157,9 +179,13 @@ class Reconnected(Observation, frozen=True, kw_only=True):
 class CircuitChanged(Observation, frozen=True, kw_only=True):
     """A circuit breaker has opened, lets one call probe (``"half_open"``), or has closed.
 
-    `failures` is the number of consecutive failures; `retry_after` is the number of seconds until
-    the next call may pass. `request_id` names the call that changed the state; changes by hand
-    (see `Circuit`) are not reported.
+    ``request_id`` names the call that changed the state; changes by hand (`Circuit`) are not
+    reported.
+
+    Attributes:
+        state: The new state (`BreakerState`).
+        failures: Number of consecutive failures.
+        retry_after: Seconds until the next call may pass.
     """
 
     state: BreakerState
@@ -168,11 +194,15 @@ class CircuitChanged(Observation, frozen=True, kw_only=True):
 
 
 class ReconcileStarted(Observation, frozen=True, kw_only=True):
-    """The search for a message begins, whose reply was lost with `error`.
+    """The search for a message whose reply was lost begins.
 
-    `operation` is the operation that sent the message, as in `Reconciled`, which follows. The
-    search takes at most `timeout` seconds; zero if the call has no time left, and then there is
-    no search.
+    ``operation`` is the operation that sent the message, as in `Reconciled`, which follows.
+
+    Attributes:
+        message_id: Id of the message.
+        timeout: Largest duration of the search in seconds; 0 if the call has no time left, and
+            there is no search.
+        error: The error that lost the reply.
     """
 
     message_id: str
@@ -181,11 +211,17 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
 
 
 class Reconciled(Observation, frozen=True, kw_only=True):
-    """The search for a message whose reply was lost has ended, after `duration` seconds.
+    """The search for a message whose reply was lost has ended.
 
-    `operation` is the operation that sent the message, ``"SendMessage"`` if the message comes from
-    a journal; `searched` has the places that were searched, in order. `task_id` is the task that
-    the message created, which replaces the reply; None if no task was found.
+    ``operation`` is the operation that sent the message, ``"SendMessage"`` if the message comes
+    from a journal.
+
+    Attributes:
+        message_id: Id of the message.
+        searched: The locations that were searched, in order.
+        task_id: Id of the task that the message created, which replaces the reply; None if no task
+            was found.
+        duration: Duration of the search in seconds.
     """
 
     message_id: str
@@ -195,9 +231,12 @@ class Reconciled(Observation, frozen=True, kw_only=True):
 
 
 class CardChecked(Observation, frozen=True, kw_only=True):
-    """A card was fetched, and its signature was checked: see `CardVerification`.
+    """A card was fetched, and its signatures were checked.
 
     `request_id` names the call that needed the card.
+
+    Attributes:
+        verification: The result of the check.
     """
 
     verification: CardVerification
@@ -213,7 +252,7 @@ class RequestFinished(Observation, frozen=True, kw_only=True):
         attempts: Number of attempts of the request. If the request did not get past the agent
             card, the number of attempts to fetch the card; 0 if the card came from the cache.
         duration: Seconds; for a stream, until it was closed.
-        error: The error that ended the request; an `asyncio.CancelledError` if the caller
+        error: The error that ended the request; an ``asyncio.CancelledError`` if the caller
             cancelled it; None if it succeeded.
     """
 
@@ -225,17 +264,18 @@ class RequestFinished(Observation, frozen=True, kw_only=True):
 class CallFinished(Observation, frozen=True, kw_only=True):
     """A call of the caller has ended; reported once for all requests of the call.
 
-    A call is one method call on a client: `ask` and `stream_message` until the stream is closed,
-    `wait` and `cancel_task` with all their polls, each message of `run`, each turn of a
-    conversation. `operation` and `request_id` are those of the request that sent the message, or
-    of the first request if no message was sent. Fetching a card for a call is not a call.
+    A call is one method call on a client: `ask` and `Client.stream_message` until the stream is
+    closed, `Client.wait` and `Client.cancel_task` with all their polls, each message of `run`,
+    each turn of a conversation. `operation` and `request_id` are those of the request that sent
+    the message, or of the first request if no message was sent. Fetching a card for a call is not
+    a call.
 
     Attributes:
         attempts: Number of attempts of all requests of the call. If the call did not get past the
             agent card, the number of attempts to fetch the card.
         duration: Seconds; for a stream, until its last event, or until the caller left it.
         error: The error that the caller received, such as a `TaskFailedError`; an
-            `asyncio.CancelledError` if the call was cancelled; None if the call succeeded (also
+            ``asyncio.CancelledError`` if the call was cancelled; None if the call succeeded (also
             after a cut), or if the caller left a stream before its end.
     """
 
@@ -245,7 +285,11 @@ class CallFinished(Observation, frozen=True, kw_only=True):
 
 
 Observer = Callable[[Observation], None]
-"""A function that receives each `Observation`; it must not block."""
+"""Function that receives each `Observation` of a call, in order; it must not block.
+
+It is called in the event loop of the call, and must be a plain function. Its exceptions are
+logged.
+"""
 
 
 class Observers:

@@ -44,7 +44,7 @@ _CLOSE_TIMEOUT_S = 5.0
 """Seconds that a caller-supplied transport has to close."""
 
 TransportProducer = Callable[[AgentCard, AgentInterface], Transport]
-"""Makes the transport for an interface of a card, when it is first called.
+"""Function that makes the transport for an interface of a card, when it is first called.
 
 The transport carries calls to that interface: parameters with the interface's tenant, headers and
 query with the credentials in them. It raises an `A2AError` whose ``executed`` says whether the

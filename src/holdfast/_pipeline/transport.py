@@ -218,7 +218,7 @@ class CallProgress(msgspec.Struct):
 
 
 class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """A caller's data for credential services, interceptors and layers, for one call.
+    """Values of a caller for credential services, interceptors and layers, for one call.
 
     It is not sent to the agent.
 
@@ -235,19 +235,29 @@ class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True)
 class AuthProvider(Protocol):
     """A source of credentials, called for each attempt.
 
-    An `A2AError` that it raises counts as a failure of the attempt, in which nothing was sent;
-    any other exception is raised as it is. The time that it takes counts against the call's
-    deadline.
+    An `A2AError` that it raises counts as a failure of the attempt, in which nothing was sent; any
+    other exception is raised unchanged. The time that it takes counts against the call's deadline.
     """
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
-        """Return the credentials of a call; its ``card`` is None where the card is fetched."""
+        """Return the credentials of a call.
+
+        Args:
+            call: The call; its ``card`` is None while the card is fetched.
+
+        Raises:
+            AuthenticationError: There are no credentials; nothing was sent.
+        """
         ...
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Handle a 401; return True to try once more with new credentials.
+        """Handle an HTTP 401, and return True to try once more with new credentials.
 
-        ``call`` is the call as it was sent, with the credentials that were refused.
+        The second attempt asks `credentials` again.
+
+        Args:
+            call: The call as it was sent, with the credentials that were refused.
+            error: The error of the agent.
         """
         ...
 
@@ -257,8 +267,8 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
 
     Attributes:
         operation: A row of the table of operations.
-        params: Its parameters.
-        request_id: Names the call in logs and errors, and is the JSON-RPC id.
+        params: Parameters of the operation.
+        request_id: Id of the call in logs and errors; also the JSON-RPC id.
         deadline: The deadline of the whole call.
         timeouts: Limits of each attempt; None for those of the client.
         headers: The caller's headers and the credentials; they go to trusted origins only.
@@ -266,12 +276,12 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
         extensions: URIs for ``A2A-Extensions``.
         context: The caller's data about the call.
         endpoint: The endpoint of the call; None until it is chosen.
-        reach: The most private network in which the endpoint may be; None where the caller named
+        reach: The networks that the endpoint may be in (`NetworkReach`); None if the caller named
             its address and set no limit.
         card: The card that names the endpoint; None until it is chosen.
         auth: The source of credentials; None for no credentials.
         attempt: Number of the attempt, from 1.
-        is_retried: Whether to retry it where that is safe; False where the code that makes the
+        is_retried: Whether to retry the call where that is safe; False if the code that makes the
             call retries itself.
         progress: The progress of the call.
     """
@@ -302,7 +312,7 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
 
     @property
     def agent(self) -> str | None:
-        """The address that the call goes to, as shown in errors and logs."""
+        """Address that the call goes to, as shown in errors and logs."""
         return None if self.endpoint is None else self.endpoint.agent
 
 
@@ -330,12 +340,12 @@ class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """`raw` as text."""
+        """The body (`raw`) as text."""
         return self.raw.decode("utf-8", "replace")
 
 
 class Stream(Protocol[T_co]):
-    """The events of one connection, until its end.
+    """Events of one connection, until its end.
 
     The code that receives a stream has to close it in every case.
     """
@@ -366,7 +376,7 @@ class Stream(Protocol[T_co]):
 
 
 class StreamWrapper(Generic[T]):
-    """A stream over another one; derive from it, and override what changes.
+    """Base class of streams over another stream; override the methods that change.
 
     Args:
         inner: The stream below.
@@ -397,35 +407,48 @@ def _nothing() -> None:
 
 
 class Transport(Protocol):
-    """Carries calls."""
+    """Carries calls: unary ones, and ones that are answered by a stream."""
 
     def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
         """Make a call that has one reply; most implementations are ``async def``.
 
+        Args:
+            call: The call.
+
+        Returns:
+            The reply.
+
         Raises:
-            A2AError: The call failed; the error has the facts.
+            A2AError: The call failed; the attributes of the error are its facts.
         """
         ...
 
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
-        """Make a call that is answered by events; it returns once the first one has arrived.
+        """Make a call that is answered by events; return once the first one has arrived.
+
+        Args:
+            call: The call.
+
+        Returns:
+            A reply whose value is the open `Stream`.
 
         Raises:
-            A2AError: The call failed before the first event; the error has the facts.
+            A2AError: The call failed before the first event; the attributes of the error are its
+                facts.
         """
         ...
 
     async def close(self) -> None:
-        """Close everything."""
+        """Release all resources."""
         ...
 
 
 CallNext = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
-"""The function by which a layer makes a call at the transport below."""
+"""Function with which a layer makes a call at the transport below."""
 
 
 class BaseLayer:
-    """A transport over another one; derive layers from it, and override what they change.
+    """Base class of layers: a transport over another one; override the methods that change.
 
     Override `handle` for behaviour that both kinds of calls share: a stream is a call whose reply
     has arrived when its first event has. Override `stream` for what happens to an open stream.
@@ -438,21 +461,29 @@ class BaseLayer:
         self._inner = inner
 
     def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
-        """Make the call below."""
+        """Make a call with one reply, through `handle`.
+
+        Args:
+            call: The call.
+        """
         return self.handle(call, self._inner.unary)
 
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
-        """Open the stream below."""
+        """Make a call that is answered by events, through `handle`.
+
+        Args:
+            call: The call.
+        """
         return self.handle(call, self._inner.stream)
 
     def handle(
         self, call: Call[P, R], call_next: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
-        """Make a call of either kind.
+        """Make a call of either kind; override it for behaviour that both kinds share.
 
         Args:
             call: The call.
-            call_next: Makes the call below.
+            call_next: Function that makes the call at the transport below.
         """
         return call_next(call)
 
@@ -470,10 +501,13 @@ class ExtensibleLayer(BaseLayer):
 
 
 class UnaryOnly:
-    """Base class of a transport that cannot stream; tasks are polled then."""
+    """Base class of transports that cannot stream; tasks are polled then."""
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Refuse the call.
+
+        Args:
+            call: The call.
 
         Raises:
             UnsupportedOperationError: Always; nothing was sent.
@@ -483,7 +517,7 @@ class UnaryOnly:
 
 
 Layer = Callable[[Transport], Transport]
-"""Puts a transport over another one; a class that takes the inner one is a layer, too."""
+"""Function that puts a transport over another one; a class that takes the inner one is a layer."""
 
 
 def compose(layers: Iterable[Layer], transport: Transport) -> Transport:

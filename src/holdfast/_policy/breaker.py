@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 BreakerState = Literal["closed", "open", "half_open"]
-"""State of a breaker: calls pass, calls are refused, or one probe passes."""
+"""State of a circuit breaker: calls pass, calls are refused, or one probe passes."""
 
 CallResult = Literal["success", "reachable", "failure"]
 """Health of the agent by the outcome of a call; ``"reachable"`` closes an open circuit, and is not
@@ -61,30 +61,41 @@ _JITTER_SHARE = 0.2
 
 
 class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """When a circuit breaker opens, and for how long.
+    """Policy of a circuit breaker: when it opens, and for how long.
 
     Attributes:
-        failures: Consecutive failures after which it opens, at least 1; None ignores consecutive
-            failures.
-        failure_rate: Share of failed calls within `window` from which on it opens: above 0, and at
-            most 1; None ignores the share.
-        min_calls: Calls within `window` that are needed for `failure_rate` to apply; at least 1.
-        window: Seconds over which the share is counted; more than 0, and finite.
+        failures: Consecutive failures after which it opens; at least 1, 5 by default. None ignores
+            consecutive failures.
+        failure_rate: Share of failed calls within ``window`` from which on it opens; above 0 and
+            at most 1, 0.5 by default. None ignores the share.
+        min_calls: Calls within `window` that are needed for `failure_rate` to apply, 10 by
+            default; at least 1.
+        window: Seconds over which the share is counted; more than 0, and finite; 10 by default.
         slow_after: Seconds after which an answered call counts as failed; 0 or more, infinity for
             never.
-        min_wait_to_count: Seconds, 0 or more. A read that was sent and reaches its own deadline
-            counts as failed only if it has waited at least this long. A message never counts.
-        open_for: Seconds that it is open the first time, varied at random by up to a fifth; more
-            than 0, and finite.
-        backoff_factor: Factor of that time for each failed probe; at least 1, and finite. With the
-            default, a recovered agent is noticed after a fifth of the time of its outage, plus
-            some seconds.
-        max_open_for: Longest time that it is open, in seconds; not less than `open_for`, and
-            finite.
+        min_wait_to_count: Seconds, 0 or more, 5 by default. A read that was sent and reaches its
+            own deadline counts as failed only if it has waited at least this long. A message never
+            counts.
+        open_for: Seconds that it is open the first time, varied at random by up to a fifth, 5 by
+            default; more than 0, and finite.
+        backoff_factor: Factor of that time for each failed probe, 1.2 by default; at least 1, and
+            finite. With the default, a recovered agent is noticed after a fifth of the time of its
+            outage, plus some seconds.
+        max_open_for: Longest time that it is open, in seconds, 60 by default; not less than
+            `open_for`, and finite.
 
     Raises:
         ValueError: A number is out of its bounds.
         TypeError: A value is not a number, or `failures` or `min_calls` is not an integer.
+
+    Example:
+        Open after three consecutive failures, for half a minute::
+
+            resilience = holdfast.Resilience(
+                breaker=holdfast.policies.BreakerPolicy.simple(failures=3, open_for=30)
+            )
+            async with holdfast.connect("http://localhost:9999", resilience=resilience) as agent:
+                print((await agent.ask("How far is the moon?")).text)
     """
 
     failures: int | None = 5
@@ -129,8 +140,9 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         """Return a policy of consecutive failures alone, with the same open time each time.
 
         Args:
-            failures: Consecutive failures after which it opens; at least 1.
-            open_for: Seconds that it is open, varied at random by up to a fifth; more than 0.
+            failures: Consecutive failures after which it opens, 3 by default; at least 1.
+            open_for: Seconds that it is open, varied at random by up to a fifth, 30 by default;
+                more than 0.
         """
         longest = open_for * (1 + _JITTER_SHARE)
         return cls(failures=failures, failure_rate=None, open_for=open_for, max_open_for=longest)
@@ -147,7 +159,7 @@ class BreakerFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A failure that counted towards opening a circuit.
 
     Attributes:
-        at: When it was reported, in seconds on the event loop's clock.
+        at: Time of the report, in seconds on the event loop's clock.
         cause: Description of the failure, in one line.
     """
 

@@ -20,15 +20,16 @@ _THOUSANDTHS = 1000
 
 
 class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """How many transient failures of an endpoint are retried before retries stop.
+    """Retry budget of an endpoint: transient failures to retry before retries stop.
 
     Retries are allowed while more than half of the tokens are left: with the defaults, after each
     of the first four consecutive failures.
 
     Attributes:
-        tokens: Size of the budget, which starts full; at least 1.
-        success_gives: Tokens that a success returns; 0 or more, and finite.
-        seconds_per_token: Seconds after which a token returns; more than 0, infinity for never.
+        tokens: Size of the budget, which starts full, 10 by default; at least 1.
+        success_gives: Tokens that a success returns, 0.1 by default; 0 or more, and finite.
+        seconds_per_token: Seconds after which a token returns, 10 by default; more than 0,
+            infinity for never.
 
     Raises:
         ValueError: `tokens` or `seconds_per_token` is not positive, or `success_gives` is

@@ -10,7 +10,7 @@ __all__ = ["ConcurrencyPolicy"]
 
 
 class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How many calls of a client may be in flight at once.
+    """Bulkhead: largest number of calls of a client in flight, and queue of further ones.
 
     Calls and open streams count; requests that belong to one call of the caller, such as a poll of
     the task of an open stream, count once. Queued calls start in order, within their deadlines; a
@@ -18,7 +18,8 @@ class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         limit: Calls in flight at once; at least 1.
-        queue: Calls that may be queued, 0 or more; the next one fails with `QueueFullError`.
+        queue: Calls that may be queued, 0 or more, 1,000 by default; the next one fails with
+            `QueueFullError`.
 
     Raises:
         ValueError: `limit` is less than 1, or `queue` is negative.

@@ -26,13 +26,13 @@ __all__ = [
 
 
 class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A moment at which a wait ends.
+    """Moment at which a wait ends.
 
     Attributes:
         name: The kind of deadline, as errors name it: ``"call"``, ``"wait"``, ``"cancel"``,
             ``"stream"``, ``"fan-out"``; or ``"quiet"`` for a stream without new events.
         timeout: Seconds from the start of the wait to the deadline.
-        at: The moment, in seconds on the event loop's clock.
+        at: The time, in seconds on the event loop's clock.
         ends_at_first_event: Whether the deadline ends with the first event of a stream, which may
             then take any time.
     """
@@ -48,7 +48,11 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.timeout:.2g} s" if self.timeout < 0.1 else f"{round(self.timeout, 2):g} s"
 
     def remaining(self, now: float) -> float:
-        """Return the seconds from `now` to the deadline; 0 or more."""
+        """Return the seconds from ``now`` to the deadline; 0 or more.
+
+        Args:
+            now: The present time, in seconds on the event loop's clock.
+        """
         return max(0.0, self.at - now)
 
 

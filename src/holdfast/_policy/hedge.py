@@ -24,14 +24,17 @@ _MAX_SAVED_HEDGES = 10
 
 
 class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to send a slow read a second time.
+    """Policy of hedging: when a slow read is sent a second time.
 
     Attributes:
-        quantile: Share of the reads that are faster than the wait before a hedge; above 0 and
+        quantile: Share of the reads that are faster than the wait before a hedge, 0.95 by default;
+            above 0 and below 1.
+        max_extra: Largest number of hedges per read, on average, 0.05 by default; above 0 and
             below 1.
-        max_extra: Largest number of hedges per read, on average; above 0 and below 1.
-        min_samples: Completed reads of an operation that are needed to hedge one; at least 1.
-        min_delay: Shortest wait before a hedge, in seconds; 0 or more, and finite.
+        min_samples: Completed reads of an operation that are needed to hedge one, 20 by default;
+            at least 1.
+        min_delay: Shortest wait before a hedge, in seconds, 0.01 by default; 0 or more, and
+            finite.
 
     Raises:
         ValueError: A number is out of its bounds.

@@ -12,27 +12,28 @@ from holdfast._model.settings import check_count, check_numbers
 __all__ = ["ContextIds", "OnUnknown", "ReconcilePolicy"]
 
 OnUnknown = Literal["reconcile", "raise", "resend_if_absent", "resend"]
-"""How to handle a message whose reply was lost; `holdfast.connect` explains each value."""
+"""Handling of a message whose reply was lost; the argument of `connect` explains each value."""
 
 ContextIds = Literal["agent", "client"]
-"""The side that creates the context id of a conversation; `holdfast.connect` explains each."""
+"""The side that creates the context id of a conversation: the agent, or the client."""
 
 _SECONDS = ("timeout", "backoff", "max_backoff")
 
 
 class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How to search for the task of a message whose reply was lost.
+    """Policy of the search for the task of a message whose reply was lost.
 
     Attributes:
-        timeout: Seconds to search, within the call's own deadline: a proxy may delay the request,
-            and a store may lag behind, so that a task appears late. 0 turns the search off,
-            except in `PendingCall.resume`, which always searches once.
-        backoff: Upper bound of the wait between the first two searches, in seconds; it doubles
-            each time, and the wait is drawn evenly between zero and the bound.
-        max_backoff: Largest value of the bound, in seconds.
-        max_pages: Pages of the agent's task list to read in one search, at least 1: of 100 tasks,
-            or fewer if these are too large. Most searches read the tasks changed since the message
-            was sent; some, with decreasing frequency, use no timestamp at all.
+        timeout: Seconds to search, within the call's own deadline; 0 or more, 30 by default. A
+            proxy may delay the request, and a store may lag behind, so that a task appears late. 0
+            turns the search off, except in `PendingCall.resume`, which always searches once.
+        backoff: Upper bound of the wait between the first two searches, in seconds, 0.5 by
+            default; it doubles each time, and the wait is drawn evenly between zero and the bound.
+        max_backoff: Largest value of the bound, in seconds, 5 by default.
+        max_pages: Pages of the agent's task list to read in one search; at least 1, 20 by default.
+            A page has 100 tasks, or fewer if these are too large. Most searches read the tasks
+            changed since the message was sent; some, with decreasing frequency, use no timestamp
+            at all.
 
     Raises:
         ValueError: A number is negative, a wait is infinite, or `max_pages` is 0.

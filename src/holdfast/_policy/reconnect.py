@@ -15,20 +15,21 @@ _SECONDS = ("backoff", "max_backoff", "max_quiet")
 
 
 class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How to resume a stream that was cut, and when it fails.
+    """Policy for a stream that was cut: how it resumes, and when it fails.
 
     Attributes:
-        max_reconnects: Consecutive reconnects without a new event, 0 or more; a new event resets
-            the count. After that many, the stream polls the task instead; so it does, whatever
-            this says, after three consecutive subscriptions that bring no event beside the task as
-            it is. After as many consecutive failures of polling, the stream fails with
-            `ReconnectError`; `Client.ask` and `Client.wait` continue until their deadline. 0
-            fails at the first cut.
-        backoff: Upper bound of the first wait, in seconds; it doubles each time, and the wait is
-            drawn evenly between zero and the bound.
-        max_backoff: Largest value of the bound, in seconds.
+        max_reconnects: Consecutive reconnects without a new event, 0 or more, 8 by default; a new
+            event resets the count. After that many, the stream polls the task instead; it also
+            does so, independently of this number, after three consecutive subscriptions that bring
+            no event besides the current task. After as many consecutive failures of polling, the
+            stream fails with `ReconnectError`; `Client.ask` and `Client.wait` continue until their
+            deadline. 0 fails at the first cut.
+        backoff: Upper bound of the first wait, in seconds, 0.5 by default; it doubles each time,
+            and the wait is drawn evenly between zero and the bound.
+        max_backoff: Largest value of the bound, in seconds, 15 by default.
         max_quiet: Seconds without a change after which a polled stream without a deadline fails
-            with `DeadlineExceededError`, whose ``deadline`` is ``"quiet"``; finite.
+            with `DeadlineExceededError`, whose ``deadline`` is ``"quiet"``, 3,600 by default;
+            finite.
 
     Raises:
         ValueError: A number is negative, or a wait is infinite.

@@ -31,19 +31,19 @@ _OPTIONAL = {
 
 
 class Resilience(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client behaves when things go wrong.
+    """Policies of a client: retries, timeouts, circuit breaker, rate limiting and the others.
 
     Attributes:
-        timeouts: Time limits of one attempt.
-        retry: When to retry a failed call.
-        budget: When to stop retrying because too many calls fail; None for no retry budget.
-        breaker: When the circuit of a failing agent opens; None for no circuit breaker.
-        retry_after: How all calls wait while a Retry-After of the agent runs; None delays only the
+        timeouts: Time limits of one attempt, in seconds each.
+        retry: Retries of a failed call.
+        budget: Retry budget, which stops retries while too many calls fail; None for no budget.
+        breaker: Circuit breaker of a failing agent; None for no circuit breaker.
+        retry_after: Queue of all calls while a Retry-After of the agent runs; None delays only the
             call that was rate-limited.
-        hedge: When to send a slow read a second time; None for no hedging.
-        concurrency: How many calls may be in flight at once; None for no limit.
-        reconnect: How to resume a stream that was cut.
-        reconcile: How to search for a message whose reply was lost.
+        hedge: Hedging of slow reads; None, the default, for none.
+        concurrency: Bulkhead that limits the calls in flight; None, the default, for no limit.
+        reconnect: Reconnects of a stream that was cut.
+        reconcile: Search for a message whose reply was lost.
         refusals: HTTP statuses that, without an A2A error in the body, mean that the message was
             not executed and may be sent again. Remove the statuses that agents behind your
             gateways return themselves.
@@ -51,6 +51,16 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     Raises:
         ValueError: A status is negative.
         TypeError: A policy is of another class, or a status is not an integer.
+
+    Example:
+        Retry twice at most, and wait at most ten seconds while the agent is rate-limiting::
+
+            resilience = holdfast.Resilience(
+                retry=holdfast.RetryPolicy(max_retries=2, max_retry_after=10),
+                timeouts=holdfast.Timeouts(first_byte=30),
+            )
+            async with holdfast.connect("http://localhost:9999", resilience=resilience) as agent:
+                print((await agent.ask("How far is the moon?")).text)
     """
 
     timeouts: Timeouts = Timeouts()

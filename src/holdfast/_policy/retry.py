@@ -49,21 +49,23 @@ TOO_LATE = "would exceed the deadline"
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often to retry a failed call, and how long to wait before each retry.
+    """Retries of a failed call: their number, and the wait before each (backoff with jitter).
 
     Attributes:
-        max_retries: Attempts after the first one; 0 turns retries off.
-        base_delay: Upper bound of the first wait, in seconds; 0 or more, and finite.
-        backoff_factor: Factor of the bound for each further wait; at least 1, and finite.
-        max_delay: Largest value of the bound, in seconds; 0 or more, and finite.
+        max_retries: Attempts after the first one; 0 or more, 3 by default. 0 turns retries off.
+        base_delay: Upper bound of the first wait, in seconds, 1 by default; 0 or more, and finite.
+        backoff_factor: Factor of the bound for each further wait, 2 by default; at least 1, and
+            finite.
+        max_delay: Largest value of the bound, in seconds, 30 by default; 0 or more, and finite.
         jitter: Whether to draw the wait evenly between zero and the bound; if False, the wait is
             the bound.
-        max_retry_after: Longest Retry-After to wait for, in seconds; 0 or more.
-        retry_predicate: Called with the error; False stops the retries.
-        on_retry: Called before each wait with the number of the retry (from 1), the error, and
-            the wait in seconds; may be a coroutine function. An exception from it ends the call.
-            It is called only for the caller's own operation: observers receive the retries of
-            the client's further requests, such as those that reconcile a lost reply or resume a
+        max_retry_after: Longest Retry-After to wait for, in seconds, 60 by default; 0 or more.
+        retry_predicate: Function that gets the error; False stops the retries. None, the default,
+            retries whatever is safe to retry.
+        on_retry: Function or coroutine function that is called before each wait with the number of
+            the retry (from 1), the error, and the wait in seconds. An exception from it ends the
+            call. It is called only for the caller's own operation: observers receive the retries
+            of the client's further requests, such as those that reconcile a lost reply or resume a
             stream.
 
     Raises:
@@ -71,6 +73,14 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             below 1.
         TypeError: `max_retries` is not an integer, another number is not a number, `jitter` is not
             a bool, or `retry_predicate` or `on_retry` is not callable.
+
+    Example:
+        Retry once, after one second::
+
+            policy = holdfast.RetryPolicy(max_retries=1, base_delay=1, jitter=False)
+            resilience = holdfast.Resilience(retry=policy)
+            async with holdfast.connect("http://localhost:9999", resilience=resilience) as agent:
+                print((await agent.ask("How far is the moon?")).text)
     """
 
     max_retries: int = 3

@@ -55,13 +55,14 @@ _JITTER_SHARE = 0.1
 
 
 class RetryAfterPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How calls wait while a Retry-After of the agent runs (RFC 9110, 10.2.3).
+    """Rate limiting: the queue of calls while a Retry-After of the agent runs (RFC 9110, 10.2.3).
 
     After one call was rate-limited (429, 503), all calls of its kind (sends or reads) to that
     endpoint wait, and start at a growing rate afterwards; a cancel never waits.
 
     Attributes:
-        queue: Calls that may be queued, 0 or more; the next one fails with `QueueFullError`.
+        queue: Calls that may be queued, 0 or more, 1,000 by default; the next one fails with
+            `QueueFullError`.
 
     Raises:
         ValueError: `queue` is negative.

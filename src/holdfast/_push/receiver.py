@@ -68,16 +68,16 @@ _CLOSE_TIMEOUT_S = 10.0
 class PushReceiver(ClosingContext):
     """Receives push notifications (A2A 4.3.3), and lets callers wait for their tasks.
 
-    An instance is an ASGI 3 application: serve it at `url`, or mount it there in your own (in
-    Starlette or FastAPI `url` then ends with a slash), on the event loop on which you wait for
+    An instance is an ASGI 3 application: serve it at ``url``, or mount it there in your own (in
+    Starlette or FastAPI ``url`` then ends with a slash), on the event loop on which you wait for
     tasks. The path of a request is ignored. Status codes: 200 for an accepted delivery, also a
     repeated one; 401 without valid authentication; 404 for an unexpected task; 413 if it is too
     large; 400, 405, 408 and 415 if it is not a delivery; and 503 if the agent may retry, since the
     receiver is full or does not know the task yet.
 
     Each configuration has its own token, which the agent sends as ``X-A2A-Notification-Token``,
-    and credentials for ``Authorization``; either authenticates a delivery. With `keys` it must be
-    signed as well. The receiver bounds what it stores; limit the rate of requests (A2A 13.2) in
+    and credentials for ``Authorization``; either authenticates a delivery. With ``keys`` it must
+    be signed as well. The receiver bounds what it stores; limit the rate of requests (A2A 13.2) in
     the server in front.
 
     Args:
@@ -86,19 +86,19 @@ class PushReceiver(ClosingContext):
             networks without TLS, with a warning in the log unless the host is this machine.
         keys: Public keys of agents that sign deliveries: a JWK set (RFC 7517) or its URL. Needs
             the extra ``push``. A signed delivery needs no token.
-        jwt: Policy for signed tokens. By default their audience must be `url`.
+        jwt: Policy for signed tokens. By default their audience must be ``url``.
         journal: Records the use of signed tokens, so that none is accepted twice after a restart,
             or by another receiver with the same journal: a SQLite file, which may be that of
             calls, or a `SqliteJournal`, which is not closed. None keeps uses in memory only. A
             delivery is deferred (HTTP 503) if its use cannot be recorded within 10 s; one that was
             recorded before a crash is answered by 200, and not accepted again.
         limits: Bounds of one delivery (`Limits.event`) and of a task.
-        max_tasks: Maximum number of stored tasks. Beyond it the tasks that ended first are
-            dropped, then configurations without a task.
-        max_bytes: Maximum size of all deliveries and tasks in bytes. Beyond it the same are
-            dropped, and then deliveries are deferred (HTTP 503). A single larger one is refused
-            (HTTP 413).
-        engine: Fetches keys from their URL: an `HttpEngine` or an `aiohttp.ClientSession`, which
+        max_tasks: Maximum number of stored tasks, 10,000 by default. Beyond it the tasks that
+            ended first are dropped, then configurations without a task.
+        max_bytes: Maximum size of all deliveries and tasks in bytes, 256 MiB by default. Beyond it
+            the same are dropped, and then deliveries are deferred (HTTP 503). A single larger one
+            is refused (HTTP 413).
+        engine: Fetches keys from their URL: an `HttpEngine` or an ``aiohttp.ClientSession``, which
             is not closed; an own `AiohttpEngine` by default.
         env: Wall time and ids, for tests.
 
@@ -174,10 +174,10 @@ class PushReceiver(ClosingContext):
             authentication: What the agent sends as ``Authorization``, such as credentials for a
                 gateway in front of the receiver; random by default. If several configurations
                 share the same credentials, an agent that sends nothing else may use any of them.
-                With `keys`, it is the signed token.
+                With ``keys``, it is the signed token.
 
         Raises:
-            QueueFullError: `max_tasks` tasks are expected already.
+            QueueFullError: ``max_tasks`` tasks are expected already.
             A2AConnectionError: The receiver is closed.
             ValueError: The credentials are missing.
         """
@@ -292,11 +292,12 @@ class PushReceiver(ClosingContext):
             client: Client of the agent, to fetch the task.
             until: Condition on the task that ends the wait, instead of the rule above. A terminal
                 task always ends it.
-            timeout: Maximum wait in seconds.
-            poll_interval: Seconds without a delivery after which the task is polled.
+            timeout: Maximum wait in seconds, 900 by default.
+            poll_interval: Seconds without a delivery after which the task is polled, 60 by
+                default.
 
         Raises:
-            DeadlineExceededError: The timeout has expired; `task` is the latest state.
+            DeadlineExceededError: The timeout has expired; ``task`` is the latest state.
             TaskAuthRequiredError: The timeout has expired while the task waits for an
                 authorization.
             LimitExceededError: The task has become too large.

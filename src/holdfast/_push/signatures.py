@@ -49,12 +49,12 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         audience: Required ``aud``, or one of its items; None for the receiver's ``url``. False
             accepts any audience, for agents that send none; then a token for another receiver is
             accepted here too.
-        max_age: Maximum age in seconds after ``iat``, whatever ``exp`` allows.
-        leeway: Accepted difference of the agent's clock, in seconds.
+        max_age: Maximum age in seconds after ``iat``, whatever ``exp`` allows, 300 by default.
+        leeway: Accepted difference of the agent's clock, in seconds, 60 by default.
         body_digest: Require a digest of the body (``request_body_sha256``). If there is one, it is
             compared in any case.
         max_tokens: Maximum number of unexpired tokens that are remembered, so that none is used
-            twice; beyond it deliveries are deferred (HTTP 503).
+            twice, 10,000 by default; beyond it deliveries are deferred (HTTP 503).
 
     Raises:
         ValueError: There is no algorithm, or ``none``; or a number is out of range.

@@ -54,7 +54,7 @@ class A2AServer:
 
         asyncio.run(A2AServer(answer).serve(port=9999))
 
-    A function takes the message, or its text if its first parameter is annotated as `str`, and
+    A function takes the message, or its text if its first parameter is annotated as ``str``, and
     optionally the `AgentTurn`. It may be a coroutine function, a generator or an async generator;
     other functions run in a thread. It returns text, a part, an artifact, a list of those, a dict,
     a message or None. A generator yields text and parts, which become one artifact; artifacts; and
@@ -63,14 +63,14 @@ class A2AServer:
 
     Args:
         agent: A function; an `Executor`, which drives its tasks itself; or an ``AgentExecutor`` of
-            the official SDK, which is used unchanged. If `executor` is given, the object that the
-            card is made from, such as an agent of another framework.
-        card: An `AgentCard`, an SDK card, its JSON object, the `Path` of its file, or any object
+            the official SDK, which is used unchanged. If ``executor`` is given, the object that
+            the card is made from, such as an agent of another framework.
+        card: An `AgentCard`, an SDK card, its JSON object, the ``Path`` of its file, or any object
             with a ``name`` and optionally ``description`` and ``skills``; None for a card from the
             name and the docstring of the agent. Its interfaces are replaced by those served.
-        executor: The function or executor to serve, if that is not `agent`.
-        extended_card: The card for authenticated clients (A2A 3.1.11); `middleware` authenticates
-            them.
+        executor: The function or executor to serve, if that is not ``agent``.
+        extended_card: The card for authenticated clients (A2A 3.1.11); ``middleware``
+            authenticates them.
         card_modifier: Called with the complete public card; the card that it returns is served.
             It runs last; sign the card there.
         task_store: An SDK ``TaskStore``; None for one in memory, whose tasks end with the process.
@@ -79,11 +79,11 @@ class A2AServer:
         push_sender: An SDK ``PushNotificationSender`` to use instead of the server's own; the
             server does not check where it connects to.
         push_url_validator: Returns whether a URL is allowed, before its push configuration is
-            stored; a coroutine function. Without `push_networks` it may also allow addresses of
+            stored; a coroutine function. Without ``push_networks`` it may also allow addresses of
             this machine and of private networks.
         push_networks: Networks such as ``10.0.0.0/8`` that pushes may reach besides public
             addresses, checked for each connection (SSRF protection). None allows no network, or
-            with a `push_url_validator` what that allows, except link-local and metadata
+            with a ``push_url_validator`` what that allows, except link-local and metadata
             addresses. ``()`` keeps pushes to public addresses, whatever the validator allows.
         push_engine: The `HttpEngine` that sends pushes, such as an `AiohttpEngine` with your own
             certificate authority; the server does not close it. None for an engine that the server
@@ -98,8 +98,8 @@ class A2AServer:
             other callers are not found. The public card needs no authentication. Without this
             option all callers share all tasks.
         middleware: Functions that wrap the ASGI application, the first one outermost; they run
-            after `authenticate`. If one sets ``scope["user"]`` as Starlette does, tasks belong to
-            the user's ``identity``, or else to its ``display_name``. Not for gRPC.
+            after ``authenticate``. If one sets ``scope["user"]`` as Starlette does, tasks belong
+            to the user's ``identity``, or else to its ``display_name``. Not for gRPC.
         allowed_hosts: Hosts that the ``Host`` header of a request may name besides the host of the
             agent's address; ``*.example.com`` for all below a domain, ``*`` for all. Others get
             HTTP 421. With None, a server on a loopback address accepts only names of this machine
@@ -108,20 +108,21 @@ class A2AServer:
             ``https://app.example.com``, besides those of the accepted hosts; ``*`` for all. Others
             get HTTP 403. With None, no other origin is accepted where hosts are checked, and every
             origin elsewhere.
-        max_body: Bytes that the body of a request may have; HTTP 413 beyond.
+        max_body: Bytes that the body of a request may have, 16 MiB by default; HTTP 413 beyond.
         max_body_memory: Bytes that the bodies of all requests together may take in memory, the
             first 64 KiB of each not counted; HTTP 503 with ``Retry-After`` beyond. None for four
-            times `max_body`. Over gRPC, only `max_body` bounds each message.
-        max_parts: Parts that a message may have; an invalid params error beyond.
-        max_json_values: Objects, lists, members and items that a request may hold altogether;
-            HTTP 413 beyond.
-        max_push_configs: Push notification configurations that a task may have; an invalid params
-            error beyond. Every event of the task is posted to each of them.
-        body_timeout: Seconds in which the body of a request must arrive; on sockets also those for
-            its head.
-        keep_alive: Seconds without an event after which a stream sends a keep-alive comment.
-        timeout: Seconds that a turn may take; None for no limit. It does not apply to an SDK
-            executor.
+            times ``max_body``. Over gRPC, only ``max_body`` bounds each message.
+        max_parts: Parts that a message may have, 1,000 by default; an invalid params error beyond.
+        max_json_values: Objects, lists, members and items that a request may hold altogether,
+            100,000 by default; HTTP 413 beyond.
+        max_push_configs: Push notification configurations that a task may have, 32 by default; an
+            invalid params error beyond. Every event of the task is posted to each of them.
+        body_timeout: Seconds in which the body of a request must arrive, 30 by default; on sockets
+            also those for its head.
+        keep_alive: Seconds without an event after which a stream sends a keep-alive comment, 15 by
+            default.
+        timeout: Seconds that a turn may take, 3,600 by default; None for no limit. It does not
+            apply to an SDK executor.
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
         env: Source of wall time and ids; None for the system's.
 
@@ -224,7 +225,7 @@ class A2AServer:
                 are below it.
             bindings: The bindings to serve, the preferred one first: ``"JSONRPC"``,
                 ``"HTTP+JSON"`` and ``"GRPC"``.
-            grpc_url: ``host:port`` for gRPC; None for the host and port of `url`.
+            grpc_url: ``host:port`` for gRPC; None for the host and port of ``url``.
 
         Raises:
             ValueError: The address is not an http(s) URL, or a binding is unknown.
@@ -261,7 +262,7 @@ class A2AServer:
     def app(self, *, url: str, bindings: Sequence[str] = HTTP_BINDINGS) -> ProtocolErrors:
         """Return an ASGI application: card at its well-known path, JSON-RPC at ``/``, REST below.
 
-        Serve it, or mount it at the path of `url`. The end of its ASGI lifespan closes it; a
+        Serve it, or mount it at the path of ``url``. The end of its ASGI lifespan closes it; a
         mounted application has no lifespan, so call `close`.
 
         Args:
@@ -320,22 +321,23 @@ class A2AServer:
             async with A2AServer(answer).serving() as running:
                 print(running.url)
 
-        At the end of the block no new turn starts. Turns in flight get `grace` seconds to finish;
-        then they are stopped, and their tasks fail with the reason. If the block ends with an
-        exception, there is no grace.
+        At the end of the block no new turn starts. Turns in flight get ``grace`` seconds to
+        finish; then they are stopped, and their tasks fail with the reason. If the block ends with
+        an exception, there is no grace.
 
         Args:
-            host: The address to listen on; if that is every address of the machine, `url` is
+            host: The address to listen on; if that is every address of the machine, ``url`` is
                 required.
             port: The port; 0 for a free one.
             bindings: The bindings to serve, the preferred one first; gRPC has its own port.
             url: The address at which clients reach the agent, if it differs from the one that it
                 listens on.
             grpc_port: The port for gRPC; 0 for a free one.
-            grace: Seconds that turns in flight get to finish at the end of the block.
+            grace: Seconds that turns in flight get to finish at the end of the block, 10 by
+                default.
             cert_file: The TLS certificate with its chain, in PEM.
             key_file: The private key of the certificate, in PEM.
-            grpc_interceptors: Interceptors of grpc.aio, called after `authenticate`; they cannot
+            grpc_interceptors: Interceptors of grpc.aio, called after ``authenticate``; they cannot
                 change the caller's name.
 
         Raises:
@@ -380,17 +382,18 @@ class A2AServer:
         work in the main thread only; in another thread, cancel this call.
 
         Args:
-            host: The address to listen on; if that is every address of the machine, `url` is
+            host: The address to listen on; if that is every address of the machine, ``url`` is
                 required.
-            port: The port; 0 for a free one.
+            port: The port, 8,000 by default; 0 for a free one.
             bindings: The bindings to serve, the preferred one first; gRPC has its own port.
             url: The address at which clients reach the agent, if it differs from the one that it
                 listens on.
             grpc_port: The port for gRPC; 0 for a free one.
-            grace: Seconds that turns in flight get to finish after the first signal.
+            grace: Seconds that turns in flight get to finish after the first signal, 10 by
+                default.
             cert_file: The TLS certificate with its chain, in PEM.
             key_file: The private key of the certificate, in PEM.
-            grpc_interceptors: Interceptors of grpc.aio, called after `authenticate`; they cannot
+            grpc_interceptors: Interceptors of grpc.aio, called after ``authenticate``; they cannot
                 change the caller's name.
 
         Raises:

@@ -52,7 +52,7 @@ class ProtocolErrors:
 
     If the application raises an exception, sends no response, or sends a status from 400 on whose
     body is not a protocol error (as frameworks do, with HTML or text), a JSON-RPC request gets a
-    JSON-RPC error with the request's id, and any other request a `google.rpc.Status` (A2A 9.5,
+    JSON-RPC error with the request's id, and any other request a ``google.rpc.Status`` (A2A 9.5,
     11.6). A status that the application sent is kept. An exception is HTTP 200 for a JSON-RPC
     request, as official servers answer errors, and 500 for others. A stream in flight ends with
     the error as its last event, if it stands between two events; any other response in flight is
@@ -63,7 +63,7 @@ class ProtocolErrors:
     is passed on by `wrap_downstream`. Any other exception becomes "internal error" without detail;
     it is logged under ``holdfast.server``, with its traceback and the request id: that of the
     request's ``X-Request-ID``, or a new one. The response has the id in the same header; an error
-    also has it as `google.rpc.RequestInfo`.
+    also has it as ``google.rpc.RequestInfo``.
 
     At most the first 256 KiB of a request's body are kept while the application reads it.
 

@@ -126,11 +126,11 @@ def fail(text: str, *, retryable: bool = False, retry_after: float | None = None
 
     Args:
         text: The status message.
-        retryable: Whether a retry may succeed; always so if `retry_after` is given.
+        retryable: Whether a retry may succeed; always so if ``retry_after`` is given.
         retry_after: Seconds after which to retry; None for no advice.
 
     Raises:
-        ValueError: The text is empty, or `retry_after` is not a positive number.
+        ValueError: The text is empty, or ``retry_after`` is not a positive number.
         TypeError: An argument has the wrong type.
     """
     check_kind("text", text, str)

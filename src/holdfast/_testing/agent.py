@@ -146,7 +146,7 @@ class FakeAgent:
         store: The `store` of another fake agent to share, as replicas do; None for a new one.
 
     Raises:
-        ValueError: `versions` is empty, or contains an unknown version.
+        ValueError: ``versions`` is empty, or contains an unknown version.
 
     Attributes:
         url: Its origin in process.
@@ -216,7 +216,7 @@ class FakeAgent:
             fault: The fault.
             on: Name of the operation that it is for (``"GetAgentCard"`` for the card); None for
                 any operation except the card.
-            times: Number of requests.
+            times: Number of requests, 1 by default.
 
         Raises:
             ValueError: There is no such operation.
@@ -267,7 +267,7 @@ class FakeAgent:
     def exchange(self, request: HttpRequest) -> Exchange:
         """Return the exchange for a request, with its fault.
 
-        Nothing is executed before `Exchange.reply` is called.
+        Nothing is executed before ``Exchange.reply`` is called.
 
         Args:
             request: The request, with an absolute URL and header names in lower case.

@@ -18,7 +18,7 @@ __all__ = ["ConsistencyChecker"]
 
 
 class ConsistencyChecker:
-    """Compares what a client received with the agent; pass `consumer` to `connect(consumers=…)`.
+    """Compares what a client received with the agent; pass `consumer` to ``connect(consumers=…)``.
 
     It checks that no message id was executed more than once; that a task whose end the client
     received has the agent's state and artifacts, from a snapshot or from its events; that the

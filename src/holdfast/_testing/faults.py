@@ -152,9 +152,10 @@ class Fail(Fault, frozen=True, kw_only=True):
     """The agent itself answers with an error, in the form of the request's binding.
 
     Attributes:
-        code: JSON-RPC code; over HTTP+JSON, the status and reason that belong to it.
+        code: JSON-RPC code, -32,603 by default; over HTTP+JSON, the status and reason that belong
+            to it.
         message: The error's message.
-        retry_after: Seconds in a `google.rpc.RetryInfo`; None for none.
+        retry_after: Seconds in a ``google.rpc.RetryInfo``; None for none.
         data: JSON-RPC ``error.data`` instead of typed details; None for typed details.
         after_execution: Whether the agent executes the request before, as real agents do.
         after_events: Events of a stream before the error, which is its last event; None for an

@@ -131,11 +131,12 @@ def make_test_client_factory(
         server: An `A2AServer`, which speaks JSON-RPC here; a `FakeAgent`; or an ASGI application.
         url: The server's origin; None for ``http://agent.test``, or for that of the fake agent.
         timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
-            call of a Holdfast client may take.
+            call of a Holdfast client may take, 30 by default.
 
     Raises:
-        ValueError: `url` is not valid, or not that of the fake agent; `timeout` is not positive.
-        TypeError: `server` is none of these.
+        ValueError: ``url`` is not valid, or not that of the fake agent; ``timeout`` is not
+            positive.
+        TypeError: ``server`` is none of these.
     """
     return _clients(server, url, timeout, "JSONRPC", is_only=False)
 
@@ -152,11 +153,12 @@ def make_test_rest_client_factory(
         server: An `A2AServer`; a `FakeAgent`; or an ASGI application that speaks HTTP+JSON.
         url: The server's origin; None for ``http://agent.test``, or for that of the fake agent.
         timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
-            call of a Holdfast client may take.
+            call of a Holdfast client may take, 30 by default.
 
     Raises:
-        ValueError: `url` is not valid, or not that of the fake agent; `timeout` is not positive.
-        TypeError: `server` is none of these.
+        ValueError: ``url`` is not valid, or not that of the fake agent; ``timeout`` is not
+            positive.
+        TypeError: ``server`` is none of these.
     """
     return _clients(server, url, timeout, "HTTP+JSON", is_only=True)
 

@@ -114,7 +114,7 @@ def completes(
         works: Seconds until it is WORKING; None leaves it SUBMITTED until it completes.
 
     Raises:
-        ValueError: `works` is greater than `after`.
+        ValueError: ``works`` is greater than ``after``.
     """
     final = Step(
         state=TaskState.COMPLETED,

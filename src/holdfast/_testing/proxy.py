@@ -57,7 +57,7 @@ class FaultProxy(Listener):
         port: The port; 0 for a free one.
 
     Raises:
-        ValueError: `agent` is not such an origin.
+        ValueError: ``agent`` is not such an origin.
 
     Attributes:
         url: The proxy's address, while the context is open.
@@ -82,7 +82,7 @@ class FaultProxy(Listener):
             fault: The fault.
             on: Name of the operation that it is for (``"GetAgentCard"`` for the card); None for
                 any operation except the card.
-            times: Number of requests.
+            times: Number of requests, 1 by default.
 
         Raises:
             ValueError: There is no such operation, or a proxy cannot have the fault.

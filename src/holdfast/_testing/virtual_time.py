@@ -298,7 +298,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run(
     main: Coroutine[Any, Any, T], *, seed: int | None = None, allow_orphans: bool = False
 ) -> T:
-    """Run a coroutine in virtual time, as `asyncio.run` does in real time.
+    """Run a coroutine in virtual time, as ``asyncio.run`` does in real time.
 
     At the end it cancels the tasks that are left, shuts down asynchronous generators and the
     default executor, and closes the loop. The event loop set for the thread, if any, stays set.

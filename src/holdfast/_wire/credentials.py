@@ -43,7 +43,7 @@ class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """Credentials of a request.
 
     Attributes:
-        headers: Header fields.
+        headers: Header fields, which replace those of the request.
         query: Query parameters, not encoded.
         cookies: Cookies, added to those of a ``Cookie`` header.
     """
@@ -63,7 +63,11 @@ class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         return [*self.headers.values(), *self.query.values(), *self.cookies.values()]
 
     def joined(self, other: Credentials) -> Credentials | None:
-        """Merge both; None if they give one header, parameter or cookie different values."""
+        """Return both merged; None if they give one header, parameter or cookie different values.
+
+        Args:
+            other: The credentials to add.
+        """
         parts = [(getattr(self, part), getattr(other, part)) for part in self.__struct_fields__]
         if any(a[name] != b[name] for a, b in parts for name in a.keys() & b.keys()):
             return None

@@ -73,11 +73,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts of one attempt, in seconds; the error names the one that fired.
 
     Attributes:
-        pool: Wait for a free connection slot.
-        connect: Name resolution, TCP and TLS together.
-        write: Wait until the socket accepts the next piece of the request.
-        first_byte: Wait from the end of the request to the headers of the reply.
-        idle: Wait between two pieces of the reply.
+        pool: Seconds to wait for a free connection slot; more than 0, 10 by default.
+        connect: Seconds for name resolution, TCP and TLS together; more than 0, 5 by default.
+        write: Seconds until the socket accepts the next piece of the request; more than 0, 30 by
+            default.
+        first_byte: Seconds from the end of the request to the headers of the reply; more than 0,
+            120 by default.
+        idle: Seconds between two pieces of the reply; more than 0, 120 by default.
 
     Raises:
         ValueError: A timeout is not a positive number.
@@ -138,8 +140,8 @@ class HttpRequest(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         headers: All headers except Host, Content-Length and Accept-Encoding.
         body: The whole body.
         timeouts: Timeouts that the engine enforces.
-        max_idle: Maximum idle time of a reused connection in seconds; 0 for a new connection that
-            no other request uses.
+        max_idle: Maximum idle time of a reused connection in seconds, 4 by default; 0 for a new
+            connection that no other request uses.
         limits: Bounds of the reply: its body, headers and inflation.
         reach: Networks that the socket may connect to; None for an address that the caller named.
         progress: Where the engine records that bytes leave.
@@ -271,7 +273,11 @@ def _check_authorization(value: str) -> None:
 
 
 def media_type(headers: Mapping[str, str]) -> str:
-    """Return the media type without parameters, in lower case; empty if not stated."""
+    """Return the media type without parameters, in lower case; empty if not stated.
+
+    Args:
+        headers: Headers of a reply; names in lower case.
+    """
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

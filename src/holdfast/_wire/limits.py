@@ -48,22 +48,23 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         body: Maximum body of a reply, in bytes after decompression, and maximum task that the
-            events of a stream add up to, in bytes of JSON.
-        headers: Maximum total of a reply's headers, in bytes of names and values. One header may
-            have an eighth of that, or 8190 bytes if that is more; at most 128 headers are
-            accepted.
+            events of a stream add up to, in bytes of JSON, 32 MiB by default.
+        headers: Maximum total of a reply's headers, in bytes of names and values, 64 KiB by
+            default. One header may have an eighth of that, or 8190 bytes if that is more; at most
+            128 headers are accepted.
         event: Maximum event of a stream, in bytes of its lines as sent, without line ends and
-            comments; also the maximum comment.
-        card: Maximum agent card, in bytes after decompression.
-        json_depth: Maximum nesting of objects and lists. Members that are skipped unread do not
-            count: those unknown to the protocol in a chunk of text (an artifact update without
-            data or metadata) that arrives together with the event before it.
-        json_values: Maximum number of objects, lists, members and items in a reply.
-        inflation_ratio: Maximum ratio of decompressed to compressed size of a body; not checked
-            below one megabyte.
-        parts: Maximum parts of one message or artifact.
-        artifacts: Maximum artifacts of one task.
-        history: Maximum messages in the history of one task.
+            comments, 32 MiB by default; also the maximum comment.
+        card: Maximum agent card, in bytes after decompression, 1 MiB by default.
+        json_depth: Maximum nesting of objects and lists, 100 by default. Members that are skipped
+            unread do not count: those unknown to the protocol in a chunk of text (an artifact
+            update without data or metadata) that arrives together with the event before it.
+        json_values: Maximum number of objects, lists, members and items in a reply, 500,000 by
+            default.
+        inflation_ratio: Maximum ratio of decompressed to compressed size of a body, 100 by
+            default; not checked below one megabyte.
+        parts: Maximum parts of one message or artifact, 100,000 by default.
+        artifacts: Maximum artifacts of one task, 10,000 by default.
+        history: Maximum messages in the history of one task, 10,000 by default.
 
     Raises:
         ValueError: A limit is not positive.
@@ -93,9 +94,9 @@ def limit_error(
 
     Args:
         limit: Name of the field of `Limits`.
-        limits: Limits that hold its value.
+        limits: Limits with its value.
         problem: What is too large: "the reply is larger than 10 bytes".
-        facts: Other facts of the error.
+        facts: Other facts of the error, as in `A2AError`.
     """
     return LimitExceededError(
         f"{problem}; if that is right, raise the limit with Limits({limit}=…)",

@@ -140,7 +140,11 @@ class NetworkReach(msgspec.Struct, frozen=True, kw_only=True):
     is_strict: bool = False
 
     def refuses(self, address: str) -> bool:
-        """Return whether no socket may connect to this IP address."""
+        """Return whether a connection to an IP address is refused.
+
+        Args:
+            address: The IP address.
+        """
         if scope_of(address) in _REACHABLE_FROM[self.inward]:
             return False
         ip = ip_address(address.partition("%")[0])

@@ -30,6 +30,9 @@ def origin(url: str) -> str:
 
     A URL without a host, such as ``urn:agent``, is its own origin.
 
+    Args:
+        url: The URL.
+
     Raises:
         ValueError: The host or port is malformed.
     """

@@ -16,22 +16,22 @@ __all__ = [
 ]
 
 ProtocolVersion = Literal["1.0", "0.3"]
-"""A version of the protocol that Holdfast speaks."""
+"""A protocol version that Holdfast supports."""
 
 PROTOCOL_VERSION: ProtocolVersion = "1.0"
-"""The version that is used where an agent speaks several."""
+"""The protocol version that is preferred if an agent supports several."""
 
 OLDER_VERSION: ProtocolVersion = "0.3"
-"""The older version that Holdfast speaks."""
+"""The older protocol version that Holdfast supports."""
 
 PROTOCOL_VERSIONS: tuple[ProtocolVersion, ...] = (PROTOCOL_VERSION, OLDER_VERSION)
-"""All versions that Holdfast speaks, the preferred one first."""
+"""All protocol versions that Holdfast supports, the preferred one first."""
 
 HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
 """Bindings that an `HttpEngine` carries."""
 
 GRPC_BINDING = "GRPC"
-"""The binding that needs the extra ``grpc``."""
+"""Name of the gRPC binding, which needs the extra ``grpc``."""
 
 BINDINGS = (*HTTP_BINDINGS, GRPC_BINDING)
 """All supported bindings; the last one needs its extra."""
@@ -40,12 +40,15 @@ _SUPPORTED_BY_DECLARED = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OL
 
 
 def spoken_version(declared: str | None) -> str | None:
-    """Return the protocol version to speak, given the one that a card declares (``1.0.3``).
+    """Return the protocol version to use for one that a card declares (``1.0.3``).
 
     0.2 counts as 0.3, and a card without a version as 1.0.
 
+    Args:
+        declared: The version in the card; empty if there is none.
+
     Returns:
-        None if the version is not supported.
+        The version that Holdfast supports; None if the declared one is not supported.
     """
     if not declared:
         return PROTOCOL_VERSION

@@ -1,4 +1,4 @@
-"""Holdfast as the transport of `httpx`, for the clients that other people's SDKs use.
+"""Holdfast as the transport of ``httpx``, for the clients that other people's SDKs use.
 
 >>> import httpx
 >>> from holdfast.integrations.httpx import Transport

@@ -1,4 +1,4 @@
-"""Holdfast as the transport of `httpx2`, for the clients that other people's SDKs use.
+"""Holdfast as the transport of ``httpx2``, for the clients that other people's SDKs use.
 
 >>> import httpx2
 >>> from holdfast.integrations.httpx2 import Transport

@@ -116,13 +116,13 @@ class A2ACardResolver:
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
             an `AuthProvider` that does not need a card; None for none.
         headers: Headers for every request.
-        timeout: Seconds for a fetch, including its retries.
-        resilience: The policies; None for `Resilience.standard()`.
+        timeout: Seconds for a fetch, including its retries, 900 by default.
+        resilience: The policies; None for `Resilience.standard`.
         limits: Bounds on the size of a card; None for the defaults.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
         reach: The networks that cards, redirects and key sets may be in, as for `connect`.
         engine: The HTTP engine, as for `connect`.
-        tls: TLS settings, without `engine`.
+        tls: TLS settings, without ``engine``.
         card_verifier: Verifies the signatures of cards, as for `connect`.
         require_signature: Whether a card without a verified signature is an error.
         env: Wall time, randomness and ids; None for the system's.
@@ -151,9 +151,9 @@ class A2ACardResolver:
         env: Env | None = None,
     ) -> None: ...
     def close(self) -> None:
-        """Cancel fetches in flight, and close the connections unless the caller supplied `engine`.
+        """End fetches in flight, and close the connections unless the caller supplied the engine.
 
-        Later fetches raise a RuntimeError. It may be called twice.
+        Later fetches raise a RuntimeError. Can be called twice.
         """
 
     def get_agent_card(
@@ -1098,7 +1098,7 @@ class ClientFactory:
     """Creates clients with shared settings.
 
     Args:
-        config: The shared settings; None for `ClientConfig()`.
+        config: The shared settings; None for ``ClientConfig()``.
         consumers: Consumers of every client, called before those of each client.
 
     Raises:
@@ -1248,8 +1248,8 @@ class Conversation:
             **options: See `SendOptions`; the default timeout is that of the conversation.
 
         Returns:
-            The answer. If its `needs_input` is true, the agent waits for another message, and no
-            hook had a reply.
+            The answer. If its `Answer.needs_input` is true, the agent waits for another message,
+            and no hook had a reply.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
@@ -2142,13 +2142,14 @@ def diagnose(
     Checks of streams, and of how messages are stored, need a message.
 
     Args:
-        agent: The agent's address, or the `Path` of its card, as for `connect`.
+        agent: The agent's address, or the ``Path`` of its card, as for `connect`.
         send: A message that the agent may execute; it is sent once. None for none.
         twice: Whether to send the same message, with the same id, once more, to check that the id
             is unique. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
         headers: Headers for every request to the agent's own origin.
-        timeout: Seconds for the whole examination; half of them are for observing the task.
+        timeout: Seconds for the whole examination, 120 by default; half of them are for observing
+            the task.
         protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
             None for any that the agent speaks.
         bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
@@ -2158,7 +2159,7 @@ def diagnose(
             authorities, the server's TLS is not inspected.
         env: Wall time and ids; None for the system's.
         card_verifier: Verifies the signatures of the card, as for `connect`.
-        tls: TLS settings, without `engine`.
+        tls: TLS settings, without ``engine``.
 
     Returns:
         The findings, also if the agent cannot be reached.

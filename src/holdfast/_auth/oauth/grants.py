@@ -149,10 +149,10 @@ class AuthorizationCode(OAuthProvider):
         client_secret: Secret of the client, if it has one.
         open_url: Function or coroutine function that shows the user the URL to open; by default it
             is opened in the system's browser.
-        redirect_uri: Redirect URI, if you receive the redirect yourself; needs `receive`. By
+        redirect_uri: Redirect URI, if you receive the redirect yourself; needs ``receive``. By
             default a port of 127.0.0.1 is opened during the login (RFC 8252, 7.3).
         receive: Waits for the redirect, and returns the URL that the browser requested.
-        login_timeout: Seconds that the user has to approve the login.
+        login_timeout: Seconds that the user has to approve the login, 300 by default.
         allow_unadvertised_pkce: Log in even if neither the server's metadata (RFC 8414,
             ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``) advertises
             PKCE with S256. The code challenge is sent in any case, but if the server ignores it,

@@ -240,7 +240,7 @@ class OAuthProvider(ABC):
         """Return a valid token, fetching one if there is none.
 
         Raises:
-            AuthenticationError: No token was issued; `data` is the server's error response.
+            AuthenticationError: No token was issued; ``data`` is the server's error response.
             CredentialOriginError: The card names a server that is not trusted.
         """
         purpose = self._purpose(call)
@@ -283,8 +283,8 @@ class OAuthProvider(ABC):
 
         Args:
             agent_card: Card of the agent: its first interface determines the resource of the
-                token, and it names the server for `FromCard`. Without it, and without `resource`,
-                the token is for no particular agent, and calls do not use it.
+                token, and it names the server for `FromCard`. Without it, and without
+                ``resource``, the token is for no particular agent, and calls do not use it.
 
         Raises:
             AuthenticationError: See `credentials`.

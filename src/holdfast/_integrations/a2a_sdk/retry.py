@@ -37,20 +37,20 @@ __all__ = ["RetryTransport"]
 class RetryTransport(ClientTransport):
     """Retries the calls of another transport, and executes no message twice.
 
-    It raises the last error of the transport below, unchanged; `retry_facts(error)` and a note on
-    it describe the attempts. A stream is retried only before its first event. The transport below
-    is closed with it; closing and the extended card are passed through.
+    It raises the last error of the transport below, unchanged; ``retry_facts(error)`` and a note
+    on it describe the attempts. A stream is retried only before its first event. The transport
+    below is closed with it; closing and the extended card are passed through.
 
     Args:
         transport: The transport; any other one of the SDK's class.
-        max_retries: Attempts after the first one; `RetryConfig` describes this and all following
-            arguments.
-        base_delay: Upper bound of the first wait, in seconds.
-        max_delay: Largest value of that bound, in seconds.
+        max_retries: Attempts after the first one, 3 by default; `RetryConfig` describes this and
+            all following arguments.
+        base_delay: Upper bound of the first wait, in seconds, 1 by default.
+        max_delay: Largest value of that bound, in seconds, 30 by default.
         retry_predicate: Returns whether a retry may help.
         on_retry: Called before each wait.
         resend_ambiguous: Whether to send a message again that the agent may have executed.
-        max_retry_after: Longest hint of a server to wait for, in seconds.
+        max_retry_after: Longest hint of a server to wait for, in seconds, 60 by default.
         timeout: Seconds for a call with all its attempts; None for no limit.
         budget: The retry budget; None for none.
         env: Source of wall time and random numbers; None for the system's.

@@ -34,7 +34,7 @@ class SharedBudget:
         policy: Its size and recovery; the defaults if left out.
 
     Raises:
-        TypeError: `policy` is of another type.
+        TypeError: ``policy`` is of another type.
     """
 
     def __init__(self, policy: BudgetPolicy | None = None) -> None:
@@ -62,10 +62,11 @@ class RetryConfig:
     """Which calls to retry, how often, and how long to wait before each retry.
 
     Attributes:
-        max_retries: Attempts after the first one; 0 turns retries off.
-        base_delay: Upper bound of the first wait, in seconds; it doubles with each further one.
-        max_delay: Largest value of the bound, in seconds. The wait is drawn evenly from zero to
-            the bound ("full jitter").
+        max_retries: Attempts after the first one, 3 by default; 0 turns retries off.
+        base_delay: Upper bound of the first wait, in seconds, 1 by default; it doubles with each
+            further one.
+        max_delay: Largest value of the bound, in seconds, 30 by default. The wait is drawn evenly
+            from zero to the bound ("full jitter").
         retry_predicate: Called with the SDK's error; returns whether a retry may help. None is
             `default_retry_predicate`.
         on_retry: Called before each wait with the number of the retry (from 1), the error, and
@@ -75,9 +76,9 @@ class RetryConfig:
             SendStreamingMessage, CreateTaskPushNotificationConfig) is sent again even if the
             agent may have executed it. By default it is retried only if the failure shows that it
             was not executed, whatever the predicate returns.
-        max_retry_after: Longest hint of a server (such as Retry-After) to wait for, in seconds. A
-            hint is a lower bound of the wait, also beyond `max_delay`; a longer one ends the call
-            at once.
+        max_retry_after: Longest hint of a server (such as Retry-After) to wait for, in seconds, 60
+            by default. A hint is a lower bound of the wait, also beyond `max_delay`; a longer one
+            ends the call at once.
         timeout: Seconds for a call with all its attempts and waits, a stream up to its first
             event, more than 0; None leaves it to the limits of the transport below.
         budget: The retry budget, which stops retries while most calls fail. ``"standard"`` is one
