@@ -8,6 +8,7 @@ from tests.kit.docstrings import examples, public_texts
 from tests.kit.pages import execute
 
 import holdfast
+from holdfast import doctor
 from holdfast.testing import FakeAgent, FakeNetwork, completes
 
 EXAMPLES = {text.name: example for text in public_texts() for example in examples(text.doc)}
@@ -28,6 +29,7 @@ async def test_an_example_of_a_docstring_runs(name, tmp_path, monkeypatch):
     assert task.id == "task-1"
     names = types.ModuleType("holdfast")
     names.__getattr__ = partial(getattr, holdfast)
+    monkeypatch.setattr(doctor, "diagnose", partial(doctor.diagnose, engine=engine))
     for maker in (holdfast.ask, holdfast.connect, holdfast.Coordinator):
         setattr(names, maker.__name__, partial(maker, engine=engine))
 

@@ -38,13 +38,20 @@ __all__ = [
 
 
 class StaticAuth:
-    """Credentials that are the same for every request, whatever the card requires.
+    """The same credentials for every request, independently of the card.
 
     Args:
         headers: Headers that carry the credentials.
 
     Raises:
         TypeError: The argument is not a dict of headers.
+
+    Example:
+        Send a bearer token::
+
+            auth = holdfast.auth.StaticAuth({"Authorization": "Bearer my-token"})
+            async with holdfast.connect("http://localhost:9999", auth=auth) as agent:
+                print((await agent.ask("How far is the moon?")).text)
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -61,7 +68,7 @@ class StaticAuth:
         return self._credentials
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Return False: there are no other credentials; the error names a missing scheme."""
+        """Return False: there are no other credentials. The error names a missing scheme."""
         explain_missing_scheme(error, self._credentials.headers, call.card)
         return False
 

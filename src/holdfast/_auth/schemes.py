@@ -30,25 +30,25 @@ _NO_CREDENTIALS = Credentials()
 
 
 class CredentialService(Protocol):
-    """Provides credentials by the names of security schemes."""
+    """Source of credentials by the names of security schemes."""
 
     async def get_credentials(
         self, scheme: str, context: ClientCallContext | None, /
     ) -> str | None:
         """Return the credential for a scheme; None if there is none.
 
-        For HTTP Bearer, OAuth 2.0 and OpenID Connect it is only the token, for HTTP Basic
-        ``user:password``, for an API key the key.
+        The credential is the token for HTTP Bearer, OAuth 2.0 and OpenID Connect,
+        ``user:password`` for HTTP Basic, and the key for an API key.
 
         Args:
             scheme: Name of the scheme in the card.
-            context: Context of the call, from the caller.
+            context: The `ClientCallContext` of the call; None if the caller passed none.
         """
         ...
 
 
 class SchemeCredentials:
-    """The same credentials for every call of a client.
+    """The same credentials for every call of a client, by security scheme.
 
     Args:
         credentials: Credentials by the names of the card's security schemes.
@@ -56,6 +56,13 @@ class SchemeCredentials:
     Raises:
         TypeError: The argument is not a mapping of strings to strings.
         ValueError: The mapping is empty, or a credential is empty or ``"None"``.
+
+    Example:
+        Name the credential by the card's security scheme::
+
+            auth = holdfast.SchemeCredentials({"bearer": "my-token"})
+            async with holdfast.connect("http://localhost:9999", auth=auth) as agent:
+                print((await agent.ask("How far is the moon?")).text)
     """
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
@@ -94,6 +101,12 @@ class InMemoryContextCredentialStore:
     ) -> None:
         """Store a credential until it is replaced, or its session is forgotten.
 
+        Args:
+            session_id: Name of the session.
+            security_scheme_name: Name of the security scheme in the card.
+            credential: The credential for the scheme, as `CredentialService.get_credentials`
+                returns it.
+
         Raises:
             ValueError: An argument is empty.
         """
@@ -103,7 +116,11 @@ class InMemoryContextCredentialStore:
         self._sessions.setdefault(session_id, {})[security_scheme_name] = credential
 
     async def forget_session(self, session_id: str) -> None:
-        """Remove all credentials of a session; an unknown session is not an error."""
+        """Remove all credentials of a session; an unknown session is not an error.
+
+        Args:
+            session_id: Name of the session.
+        """
         self._sessions.pop(session_id, None)
 
     async def get_credentials(
@@ -128,12 +145,12 @@ class AuthInterceptor(Interceptor):
     service lacks a required credential, the call fails before anything is sent. Requirements of
     single skills are ignored: a client cannot know which skill a message is for.
 
-    It is an `AuthProvider`: whether passed as ``auth=`` or among the ``interceptors``, its
-    credentials are added to each attempt, and sent to trusted origins only. After a 401 it asks
-    the service again, and retries once if that returns another credential.
+    It is an `AuthProvider`: both as ``auth=`` and among the ``interceptors``, its credentials are
+    added to each attempt, and sent to trusted origins only. After a 401 it asks the service again,
+    and retries once if that returns another credential.
 
     Args:
-        credential_service: Provides the credentials.
+        credential_service: The source of the credentials.
     """
 
     def __init__(self, credential_service: CredentialService) -> None:
@@ -142,6 +159,9 @@ class AuthInterceptor(Interceptor):
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
         """Return the credentials that the card of the call's endpoint requires.
+
+        Args:
+            call: The call.
 
         Raises:
             AuthenticationError: A credential is missing or malformed, or the card requires an
@@ -161,7 +181,7 @@ class AuthInterceptor(Interceptor):
         raise unsatisfied_error(call.card, required, by_scheme)
 
     async def on_unauthorized(self, call: AnyCall, _error: AuthenticationError, /) -> bool:
-        """Return whether the service has other credentials by now."""
+        """Return True if the service has other credentials by now."""
         try:
             credentials = await self.credentials(call)
         except AuthenticationError:

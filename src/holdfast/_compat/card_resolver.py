@@ -58,14 +58,14 @@ __all__ = ["A2ACardResolver"]
 
 
 class A2ACardResolver(ClosingContext):
-    """Fetches agent cards below one address; use it as an async context manager.
+    """Fetcher of agent cards below one address; use it as an async context manager.
 
     It has no cache: each call fetches the card, with the retries and limits of `connect`.
 
     Args:
         base_url: The base address of the cards.
-        agent_card_path: Path of the card below that; None to search for the card as `connect`
-            does.
+        agent_card_path: Path of the card below that; None, the default, to search for the card as
+            `connect` does.
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
             an `AuthProvider` that does not need a card; None for none.
         headers: Headers for every request.
@@ -73,7 +73,8 @@ class A2ACardResolver(ClosingContext):
         resilience: The policies; None for `Resilience.standard`.
         limits: Bounds on the size of a card; None for the defaults.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
-        reach: The networks that cards, redirects and key sets may be in, as for `connect`.
+        reach: Addresses that may be fetched: ``"any"``, the default, or ``"public"``, as for
+            `connect`.
         engine: The HTTP engine, as for `connect`.
         tls: TLS settings, without ``engine``.
         card_verifier: Verifies the signatures of cards, as for `connect`.

@@ -64,7 +64,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         grpc_channel_factory: Creates gRPC channels, which are never closed; see `connect`.
         supported_protocol_bindings: The bindings that may be used, the preferred one first; empty
             for all that clients speak.
-        use_client_preference: Whether the order of these decides; otherwise the card's does.
+        use_client_preference: Whether their order decides; False by default: the card's order
+            decides.
         accepted_output_modes: Media types that the caller accepts; sent with each message.
         push_notification_configs: The push notification configuration for tasks that messages
             create; the protocol allows one at most.
@@ -126,14 +127,14 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Producer = Callable[[AgentCard, str, ClientConfig], Transport]
-"""Creates the transport for a card, the address of its interface and the factory's configuration.
+"""Function that creates a transport from a card, an interface's address and a `ClientConfig`.
 
 The transport is used like one of a `TransportProducer`.
 """
 
 
 class ClientFactory:
-    """Creates clients with shared settings.
+    """Factory of clients with shared settings, under the names of the official SDK.
 
     Args:
         config: The shared settings; None for ``ClientConfig()``.
@@ -158,7 +159,8 @@ class ClientFactory:
 
         Args:
             label: The binding's name in cards; a binding that Holdfast speaks is replaced.
-            producer: Creates the transport when the interface is first called; see `Producer`.
+            producer: Function that gets the card, the interface's address and the `ClientConfig`,
+                and returns the transport (`Producer`); called when the interface is first used.
                 The transport carries calls below all of the client's layers.
 
         Raises:
@@ -182,12 +184,21 @@ class ClientFactory:
         Args:
             agent: The agent's card, or any other agent that `connect` accepts.
             consumers: Consumers of this client, called after those of the factory.
-            interceptors: See `Interceptor`.
-            options: The options of `connect`. They override the configuration, and
-                ``transport_producers`` override registered producers.
+            interceptors: Objects whose methods are called before and after each call
+                (`Interceptor`); none by default.
+            options: Other options of `connect`: ``auth``, ``timeout`` (seconds, 900 by default),
+                ``card_ttl`` (seconds, 300 by default), ``card_verifier``, ``require_signature``,
+                ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``, ``url``,
+                ``tenant``, ``bindings``, ``supported_protocol_bindings``, ``protocol_version``,
+                ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``,
+                ``configuration``, ``streaming``, ``on_unknown``, ``context_ids``, ``journal``,
+                ``shared_store``, ``headers``, ``extensions``, ``credential_origins``,
+                ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and
+                ``attempt_layers``. They override the configuration, and ``transport_producers``
+                override registered producers.
 
         Raises:
-            ValueError: An option is not valid; see `connect`.
+            ValueError: An option is not valid, or options contradict each other.
             InvalidAgentCardError: The card is not valid.
             TypeError: An argument has the wrong type.
         """

@@ -24,7 +24,7 @@ E = TypeVar("E", bound="Event")
 
 
 class ClientTaskManager:
-    """Folds the events of one task into the task.
+    """Accumulator of the events of one task into the task.
 
     The rules are those of Holdfast's streams: a second `Task` with the same id is a newer
     snapshot, the message of a status moves into the history with the next status, and returned

@@ -95,7 +95,7 @@ async def diagnose(
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
     tls: TlsConfig | None = None,
 ) -> Diagnosis:
-    """Examine an agent, and return what was observed, what it means, and what to do.
+    """Examine an agent, and return the findings: each with its consequence and an advice.
 
     By default only harmless requests are sent, some ten for each interface: they read the card and
     tasks, name a task that does not exist, or are not valid, so that no agent executes anything.
@@ -103,13 +103,13 @@ async def diagnose(
 
     Args:
         agent: The agent's address, or the ``Path`` of its card, as for `connect`.
-        send: A message that the agent may execute; it is sent once. None for none.
+        send: A message that the agent may execute; it is sent once. None, the default, for none.
         twice: Whether to send the same message, with the same id, once more, to check that the id
-            is unique. Most agents execute it a second time.
+            is unique; False by default. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
         headers: Headers for every request to the agent's own origin.
-        timeout: Seconds for the whole examination, 120 by default; half of them are for observing
-            the task.
+        timeout: Seconds for the whole examination, more than 0, 120 by default; half of them are
+            for observing the task.
         protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
             None for any that the agent speaks.
         bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
@@ -127,6 +127,16 @@ async def diagnose(
     Raises:
         ValueError: An address, a header or a number is not valid.
         TypeError: An argument has the wrong type.
+
+    Example:
+        Print the problems of an agent::
+
+            from holdfast.doctor import diagnose
+
+            diagnosis = await diagnose("http://localhost:9999")
+            for finding in diagnosis.findings:
+                if finding.level == "problem":
+                    print(finding.check, finding.saw, finding.do)
     """
     used, owned = resolve_engine(engine, tls)
     try:

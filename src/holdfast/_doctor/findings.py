@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["LEVELS", "Diagnosis", "Finding", "Level"]
 
 Level = Literal["ok", "info", "warning", "problem", "not measured"]
-"""``info`` is worth knowing, a ``warning`` affects some callers, a ``problem`` affects you."""
+"""Severity of a finding: a ``warning`` affects some callers, a ``problem`` affects this one."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -49,14 +49,14 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Diagnosis:
-    """The findings about an agent.
+    """Findings about an agent; returned by `diagnose`.
 
     Attributes:
         agent: The address of the agent, as it may be shown.
         name: The agent's name from its card; empty if there is no card.
         findings: The findings, in the order of the checks.
         message_ids: Ids of the messages that were sent, one for each time.
-        stopped: Why the examination did not finish; empty if it did.
+        stopped: Reason why the examination did not finish; empty if it did.
         error: The error that every call fails with; None if calls can be made.
     """
 
@@ -91,16 +91,16 @@ class Diagnosis:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the examination finished.
+        """True if the examination finished.
 
-        If not, it timed out, was interrupted, or is still running; ``stopped`` says which. The
-        checks that it did not reach are ``not measured`` for that reason.
+        Otherwise it timed out, was interrupted, or is still running; ``stopped`` is the reason,
+        also of the checks that were not reached, which are ``not measured``.
         """
         return not self.stopped
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the examination finished without a problem."""
+        """True if the examination finished without a problem."""
         return self.is_complete and not self.counts["problem"]
 
     def of(self, check: str) -> tuple[Finding, ...]:
@@ -114,7 +114,11 @@ class Diagnosis:
         )
 
     def hiding(self, hide: Callable[[str], str]) -> Diagnosis:
-        """Return a copy with every text replaced by a function; the error stays as it is."""
+        """Return a copy in which a function has replaced every text; the error stays unchanged.
+
+        Args:
+            hide: Function that returns the replacement of a text.
+        """
         return Diagnosis(
             agent=self.agent,
             name=hide(self.name),

@@ -66,7 +66,7 @@ _CLOSE_TIMEOUT_S = 10.0
 
 
 class PushReceiver(ClosingContext):
-    """Receives push notifications (A2A 4.3.3), and lets callers wait for their tasks.
+    """Receiver of push notifications (A2A 4.3.3), with which callers wait for their tasks.
 
     An instance is an ASGI 3 application: serve it at ``url``, or mount it there in your own (in
     Starlette or FastAPI ``url`` then ends with a slash), on the event loop on which you wait for
@@ -106,6 +106,21 @@ class PushReceiver(ClosingContext):
         ValueError: A URL, number or key set is invalid, or an argument would have no effect.
         TypeError: An argument has another type.
         ImportError: The extra is not installed.
+
+    Example:
+        Let an agent report the end of a task::
+
+            from holdfast.push import PushReceiver
+
+            receiver = PushReceiver("https://me.example.com/push")  # an ASGI application
+            config = receiver.config()
+            async with holdfast.connect("http://localhost:9999") as agent:
+                task = await agent.send_message(
+                    "Write the report.", push_notification_config=config, return_immediately=True
+                )
+                receiver.expect(task, config)
+                task = await receiver.wait(task.id, client=agent, timeout=600)
+                print(task.text)
     """
 
     def __init__(
@@ -171,10 +186,10 @@ class PushReceiver(ClosingContext):
 
         Args:
             task_id: The task, if it exists already.
-            authentication: What the agent sends as ``Authorization``, such as credentials for a
-                gateway in front of the receiver; random by default. If several configurations
-                share the same credentials, an agent that sends nothing else may use any of them.
-                With ``keys``, it is the signed token.
+            authentication: Credentials that the agent sends as ``Authorization``, such as
+                credentials for a gateway in front of the receiver; random by default. If several
+                configurations share the same credentials, an agent that sends nothing else may use
+                any of them. With ``keys``, it is the signed token.
 
         Raises:
             QueueFullError: ``max_tasks`` tasks are expected already.
@@ -263,11 +278,19 @@ class PushReceiver(ClosingContext):
         return watch.deliveries.task
 
     def get_task(self, task_id: str) -> Task | None:
-        """Return an expected task in its latest state; None before the first delivery."""
+        """Return an expected task in its latest state; None before the first delivery.
+
+        Args:
+            task_id: Id of the task.
+        """
         return self._expected(task_id).deliveries.task
 
     def forget(self, task_id: str) -> None:
-        """Accept no more deliveries of a task; do nothing if it is not expected."""
+        """Accept no more deliveries of a task; do nothing if it is not expected.
+
+        Args:
+            task_id: Id of the task.
+        """
         watch = self._watches.of_task(task_id)
         if watch is not None:
             self._watches.forget(watch)
@@ -288,16 +311,17 @@ class PushReceiver(ClosingContext):
         deliveries. The wait continues while the task waits for an authorization.
 
         Args:
-            task_id: The task.
-            client: Client of the agent, to fetch the task.
+            task_id: Id of the task.
+            client: Client of the agent, to fetch the task; None to use the deliveries alone.
             until: Condition on the task that ends the wait, instead of the rule above. A terminal
                 task always ends it.
-            timeout: Maximum wait in seconds, 900 by default.
+            timeout: Largest wait in seconds; more than 0, 900 by default.
             poll_interval: Seconds without a delivery after which the task is polled, 60 by
                 default.
 
         Raises:
-            DeadlineExceededError: The timeout has expired; ``task`` is the latest state.
+            DeadlineExceededError: The timeout has expired; the error's ``task`` is the latest
+                state.
             TaskAuthRequiredError: The timeout has expired while the task waits for an
                 authorization.
             LimitExceededError: The task has become too large.
@@ -322,7 +346,16 @@ class PushReceiver(ClosingContext):
     # ── Requests ─────────────────────────────────────────────────────────────────────────────
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Handle a request, or the start and stop of the server (ASGI 3)."""
+        """Handle a request, or the start and stop of the server (ASGI 3).
+
+        Args:
+            scope: The scope of the request.
+            receive: The server's function to receive events.
+            send: The server's function to send events.
+
+        Raises:
+            ValueError: The scope is of another kind than HTTP, WebSocket or lifespan.
+        """
         match scope["type"]:
             case "http":
                 await self._serve(scope, receive, send)

@@ -54,7 +54,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         body_digest: Require a digest of the body (``request_body_sha256``). If there is one, it is
             compared in any case.
         max_tokens: Maximum number of unexpired tokens that are remembered, so that none is used
-            twice, 10,000 by default; beyond it deliveries are deferred (HTTP 503).
+            twice; 10,000 by default. Beyond it deliveries are deferred (HTTP 503).
 
     Raises:
         ValueError: There is no algorithm, or ``none``; or a number is out of range.

@@ -47,7 +47,7 @@ __all__ = ["A2AServer"]
 
 
 class A2AServer:
-    """Serve an agent over A2A; needs the extra ``holdfast[server]``.
+    """Server of an agent over A2A; needs the extra ``holdfast[server]``.
 
         async def answer(message):
             return f"You said {message.text}"
@@ -384,7 +384,7 @@ class A2AServer:
         Args:
             host: The address to listen on; if that is every address of the machine, ``url`` is
                 required.
-            port: The port, 8,000 by default; 0 for a free one.
+            port: The port, 8000 by default; 0 for a free one.
             bindings: The bindings to serve, the preferred one first; gRPC has its own port.
             url: The address at which clients reach the agent, if it differs from the one that it
                 listens on.

@@ -132,12 +132,12 @@ class AgentTurn:
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn has ended."""
+        """True if the turn has ended."""
         return self._is_over
 
     @property
     def has_end(self) -> bool:
-        """Whether the client knows the state of the turn even if no event follows."""
+        """True if the client knows the state of the turn even if no event follows."""
         return self._is_over or self._is_waiting
 
     # ── Status updates and artifacts ─────────────────────────────────────────────────────────
@@ -198,6 +198,9 @@ class AgentTurn:
 
         INPUT_REQUIRED and the terminal states end the turn. AUTH_REQUIRED does not: an executor
         may wait for an authorization that arrives out of band, and continue.
+
+        Args:
+            event: The event.
         """
         await self._emit_event(event)
 
@@ -223,7 +226,7 @@ class AgentTurn:
         """End the turn; the task waits for an authorization (AUTH_REQUIRED, A2A 7.6).
 
         Args:
-            prompt: What to authorize, and where: text, parts or a message; never a secret.
+            prompt: Instructions for the authorization: text, parts or a message; never a secret.
         """
         await self.end(AuthRequired(prompt))
 
@@ -231,7 +234,7 @@ class AgentTurn:
         """End the task as REJECTED.
 
         Args:
-            reason: Why the agent does not do it: text, parts or a message.
+            reason: Reason for the refusal: text, parts or a message.
         """
         await self.end(Rejected(reason))
 
@@ -240,6 +243,9 @@ class AgentTurn:
 
         The status message carries the facts as ``metadata["error"]``, a JSON-RPC error object;
         `A2AError.from_jsonrpc` reads it.
+
+        Args:
+            error: The error.
         """
         document = error.to_jsonrpc()
         message = Message(
@@ -254,13 +260,20 @@ class AgentTurn:
         await self._emit_status(TaskState.CANCELED)
 
     async def end(self, ending: TurnOutcome) -> None:
-        """End the turn in the state of an `TurnOutcome`."""
+        """End the turn in the state of a `TurnOutcome`.
+
+        Args:
+            ending: The outcome.
+        """
         await self._emit_status(ending.state, ending.content, ends_turn=True)
 
     async def reply(self, content: Content) -> None:
         """End the turn with a message instead of a task; only before any other event.
 
         A client that loses the reply cannot fetch it again; it can fetch a task.
+
+        Args:
+            content: The message: text, parts or a message.
 
         Raises:
             RuntimeError: The task was announced, or the turn is over.

@@ -70,8 +70,8 @@ class ProtocolErrors:
     Args:
         app: The agent's application (ASGI 3). All its paths are treated alike.
         agent: The name of the agent, for the log and for the hops of a chain.
-        nested: Whether JSON-RPC errors are written in the older dialect (see
-            `A2AError.to_jsonrpc`).
+        nested: Whether JSON-RPC errors are written in the older dialect, as by
+            `A2AError.to_jsonrpc`; False by default.
         env: Source of wall time and ids; None for the system's.
 
     Raises:
@@ -97,7 +97,13 @@ class ProtocolErrors:
         check_methods("env", self._env, "wall", "random", "new_id")
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Serve one request; events other than HTTP requests pass unchanged (ASGI 3)."""
+        """Serve one request; events other than HTTP requests pass unchanged (ASGI 3).
+
+        Args:
+            scope: The scope of the request.
+            receive: The server's function to receive events.
+            send: The server's function to send events.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

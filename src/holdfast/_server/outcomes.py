@@ -92,7 +92,7 @@ def requires_auth(prompt: Content) -> AuthRequired:
     The task becomes AUTH_REQUIRED (A2A 7.6).
 
     Args:
-        prompt: What to authorize, and where: text, parts or a message; never a secret.
+        prompt: Instructions for the authorization: text, parts or a message; never a secret.
 
     Raises:
         ValueError: The prompt is empty, or a part of it is not valid.
@@ -107,7 +107,7 @@ def reject(reason: Content) -> Rejected:
     The task becomes REJECTED.
 
     Args:
-        reason: Why the agent refuses: text, parts or a message.
+        reason: Reason for the refusal: text, parts or a message.
 
     Raises:
         ValueError: The reason is empty, or a part of it is not valid.

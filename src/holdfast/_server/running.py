@@ -62,7 +62,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Serving(AbstractAsyncContextManager["Running"]):
-    """Serves an agent for the duration of an ``async with`` block; see `A2AServer.serving`."""
+    """Context in which an agent is served, returned by `A2AServer.serving`."""
 
     def __init__(
         self,

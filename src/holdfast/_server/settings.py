@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["Authenticate", "CardModifier", "Middleware", "PushUrlValidator", "ServerSettings"]
 
 Authenticate = Callable[[Mapping[str, str]], "str | Awaitable[str | None] | None"]
-"""Returns the name of a caller from the headers of a request; None to refuse the request."""
+"""Function that returns the name of a caller from the headers of a request; None refuses it."""
 
 CardModifier = Callable[[AgentCard], AgentCard]
-"""Takes the complete public card and returns the card to serve; sign the card there."""
+"""Function that gets the complete public card, and returns the card to serve; sign the card there.
+"""
 
 Middleware = Callable[[Any], Any]
-"""Takes an ASGI application and returns one that wraps it."""
+"""Function that gets an ASGI application, and returns one that wraps it."""
 
 PushUrlValidator = Callable[[str], "Awaitable[bool]"]
-"""Returns whether pushing to a URL is allowed."""
+"""Coroutine function that returns whether push notifications may be sent to a URL."""
 
 _VERSIONS = ("1.0", "0.3")
 

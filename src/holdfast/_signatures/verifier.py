@@ -51,7 +51,8 @@ __all__ = ["CardVerifier", "CardVerifierCallable", "card_checker", "check_card_v
 
 CardVerifierCallable = Callable[[Mapping[str, Any]], Awaitable[object] | object]
 """Function or coroutine function that gets the JSON object of a signed card as received. An
-exception, or the result ``False``, means that the signature is invalid."""
+exception, or the result ``False``, means that the signature is invalid.
+"""
 
 _MAX_SIGNATURES = 16
 _MAX_KEY_SETS = 8

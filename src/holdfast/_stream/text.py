@@ -22,11 +22,11 @@ __all__ = ["TextChange", "TextChanges", "TextDelta", "TextDeltas", "TextFold", "
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """New text.
+    """New text of an answer.
 
     Attributes:
-        text: What is new; never empty.
-        artifact_id: The artifact that it is at the end of; None for a message.
+        text: The new text; never empty.
+        artifact_id: Id of the artifact that the text is appended to; None for a message.
     """
 
     text: str
@@ -34,17 +34,17 @@ class TextDelta(msgspec.Struct, frozen=True):
 
 
 class TextReset(msgspec.Struct, frozen=True):
-    """The text of an artifact so far no longer counts; what it says instead follows.
+    """The text of an artifact so far is void: the agent replaces it, and new text follows.
 
     Attributes:
-        artifact_id: The artifact.
+        artifact_id: Id of the artifact.
     """
 
     artifact_id: str
 
 
 TextChange: TypeAlias = TextDelta | TextReset
-"""A change of the text of a stream."""
+"""A change of the text of a stream: `TextDelta` or `TextReset`."""
 
 
 class TextFold:

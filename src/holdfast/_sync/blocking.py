@@ -44,6 +44,8 @@ _PHRASES = (
     ("an async context manager, in one event loop", "a context manager"),
     ("an async context manager", "a context manager"),
     ("async with holdfast.", "with holdfast.sync."),
+    ("await holdfast.ask(", "holdfast.sync.ask("),
+    ("from holdfast.doctor import", "from holdfast.sync import"),
     ("async with", "with"),
     ("async for", "for"),
     (" await ", " "),

@@ -108,7 +108,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FakeAgent:
-    """An agent for tests and demonstrations.
+    """Agent for tests and demonstrations; it fails on demand.
 
     Its card is at ``/.well-known/agent-card.json``, JSON-RPC at ``/rpc``, HTTP+JSON at ``/rest``.
     Its tasks continue when a client leaves, and its streams emit events at their time on the event
@@ -127,10 +127,10 @@ class FakeAgent:
         cancel_takes: Seconds from a cancel request until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
         lists_tasks: Whether it has a list of tasks.
-        contexts: What it does with an unknown context id of a message: ``"taken"`` uses it, as
-            real agents do; ``"refused"`` answers with an error; ``"ignored"`` makes a new one.
-        streaming: Whether it streams, or a `Streaming` that says how; True follows the
-            specification.
+        contexts: Handling of an unknown context id of a message: ``"taken"`` uses it, as real
+            agents do; ``"refused"`` answers with an error; ``"ignored"`` makes a new one.
+        streaming: Whether it streams, or a `Streaming` with the details; True, the default,
+            follows the specification.
         extensions: Extensions that its card declares; it activates those that a request names.
         store_lag: Seconds until GetTask, ListTasks and the first task of a subscription show an
             event.
@@ -153,6 +153,18 @@ class FakeAgent:
         card: The card that it serves instead of its own; None for its own.
         received: Every request that reached it, in order.
         store: Its tasks and push notification configurations; other fake agents may share it.
+
+    Example:
+        Test a caller against rate limiting, in virtual time::
+
+            from holdfast.testing import FakeAgent, FakeNetwork, rate_limited
+
+            fake = FakeAgent("The moon is 384,400 km away.")
+            fake.inject(rate_limited(retry_after=30))
+            async with holdfast.connect(fake.url, engine=FakeNetwork(fake)) as agent:
+                answer = await agent.ask("How far is the moon?")
+            assert answer.text == "The moon is 384,400 km away."
+            assert not fake.pending_faults
     """
 
     def __init__(
@@ -247,7 +259,11 @@ class FakeAgent:
         return len(self._streams)
 
     def calls(self, operation: str) -> list[Received]:
-        """Return the received requests for one operation, by its name."""
+        """Return the received requests for one operation, by its name.
+
+        Args:
+            operation: Name of the operation, such as ``"SendMessage"``.
+        """
         return [received for received in self.received if received.operation == operation]
 
     # ── For engines and servers ──────────────────────────────────────────────────────────────

@@ -47,7 +47,7 @@ cancelled."""
 
 
 class AsgiNetwork:
-    """An `HttpEngine` that reaches ASGI applications by their origin, and nothing else.
+    """Engine (`HttpEngine`) that reaches ASGI applications by their origin, and nothing else.
 
     Used without ``async with``, it must be closed if applications may still handle requests whose
     clients have left. As an async context manager, it starts the applications up and shuts them
@@ -109,6 +109,9 @@ class AsgiNetwork:
     async def request(self, request: HttpRequest) -> HttpReply:
         """Send a request to the application at its origin.
 
+        Args:
+            request: The request.
+
         Raises:
             A2AConnectionError: There is no such application, or the reply is incomplete.
             A2ATimeoutError: A timeout of ``request.timeouts`` expired.
@@ -124,6 +127,9 @@ class AsgiNetwork:
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Send a request; the body is read while the context is open.
+
+        Args:
+            request: The request.
 
         Raises:
             A2AConnectionError: There is no such application, or the reply is incomplete; also
@@ -154,8 +160,11 @@ class AsgiNetwork:
     def begin(self, request: HttpRequest) -> AsgiExchange:
         """Pass a request to its application.
 
+        Args:
+            request: The request.
+
         Raises:
-            A2AConnectionError: There is no such application.
+            A2AConnectionError: There is no such application, or the network is closed.
             NetworkPolicyError: ``request.reach`` does not allow the address.
         """
         address = _ip_address(request.url)

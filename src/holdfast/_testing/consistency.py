@@ -18,7 +18,7 @@ __all__ = ["ConsistencyChecker"]
 
 
 class ConsistencyChecker:
-    """Compares what a client received with the agent; pass `consumer` to ``connect(consumers=…)``.
+    """Comparison of the events that a client received with the agent; a test helper.
 
     It checks that no message id was executed more than once; that a task whose end the client
     received has the agent's state and artifacts, from a snapshot or from its events; that the
@@ -53,9 +53,13 @@ class ConsistencyChecker:
         record.emitted_ends += _is_end(event)
 
     def consumer(self, event: Event, task: Task | None, _card: AgentCard) -> None:
-        """Record what a client passes to its consumers.
+        """Record an event as a consumer of the client: ``connect(consumers=[checker.consumer])``.
 
         A task may come from a stream or not, so a task that repeats the end is not a problem.
+
+        Args:
+            event: The event.
+            task: The task after the event.
         """
         if not isinstance(event, Task):
             self.record_event(event)

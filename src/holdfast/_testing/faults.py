@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the faults."""
+    """Base class of the faults."""
 
 
 class Refuse(Fault, frozen=True, kw_only=True):
@@ -152,8 +152,8 @@ class Fail(Fault, frozen=True, kw_only=True):
     """The agent itself answers with an error, in the form of the request's binding.
 
     Attributes:
-        code: JSON-RPC code, -32,603 by default; over HTTP+JSON, the status and reason that belong
-            to it.
+        code: JSON-RPC code, -32603 (internal error) by default; over HTTP+JSON, the status and
+            reason that belong to it.
         message: The error's message.
         retry_after: Seconds in a ``google.rpc.RetryInfo``; None for none.
         data: JSON-RPC ``error.data`` instead of typed details; None for typed details.

@@ -59,7 +59,8 @@ class InProcessClients:
         network: Reaches the agent.
         engine: The network, or an engine that wraps it.
         url: The agent's origin.
-        timeout: Seconds; see `make_test_client_factory`.
+        timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
+            call of a Holdfast client may take.
 
     Attributes:
         url: The agent's origin.
@@ -105,7 +106,15 @@ class InProcessClients:
         """Return a Holdfast client.
 
         Args:
-            options: The options of `holdfast.connect`, except ``engine``.
+            options: Options of `holdfast.connect`: ``auth``, ``timeout`` (seconds, 900 by
+                default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
+                ``require_signature``, ``resilience``, ``limits``, ``tls``, ``shared``, ``env``,
+                ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
+                ``protocol_version``, ``allow_legacy``, ``transport_producers``,
+                ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
+                ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
+                ``credential_origins``, ``allowed_networks``, ``reach``, ``interceptors``,
+                ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
         """
         settings: dict[str, Any] = {"timeout": self._timeout, **options}
         return connect(self.url, engine=self._engine, **settings)

@@ -26,13 +26,14 @@ async def check_journal(make: Callable[[], Journal]) -> None:
     """Check that a journal follows the rules of `Journal`.
 
     That records survive a crash of the process or of the machine is checked only in part: a second
-    journal must read at once what the first has recorded.
+    journal must immediately read the records of the first.
 
     Args:
-        make: Returns a journal of the same records each time; there must be no records at first.
+        make: Function that returns a journal of the same records each time; there must be no
+            records at first.
 
     Raises:
-        AssertionError: The journal breaks a rule; the text says which.
+        AssertionError: The journal breaks a rule; the message names it.
     """
     ours, theirs = make(), make()
     try:

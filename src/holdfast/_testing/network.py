@@ -49,7 +49,7 @@ __all__ = ["FakeNetwork"]
 
 
 class FakeNetwork:
-    """An `HttpEngine` that reaches fake agents by their origin, and nothing else.
+    """Engine (`HttpEngine`) that reaches fake agents by their origin, and nothing else.
 
     Args:
         agents: The agents that can be reached.
@@ -60,6 +60,18 @@ class FakeNetwork:
     Attributes:
         in_flight: Number of requests in flight and open streams; zero when nothing leaks.
         peak: The highest number in flight at a time.
+
+    Example:
+        Two agents in one network::
+
+            from holdfast.testing import FakeAgent, FakeNetwork
+
+            moon = FakeAgent("384,400 km", url="http://moon.test")
+            sun = FakeAgent("150,000,000 km", url="http://sun.test")
+            network = FakeNetwork(moon, sun)
+            async with holdfast.Coordinator([moon.url, sun.url], engine=network) as agents:
+                results = await agents.fan_out("How far are you?")
+            assert [result.answer.text for result in results] == ["384,400 km", "150,000,000 km"]
     """
 
     def __init__(
@@ -76,6 +88,9 @@ class FakeNetwork:
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Send a request to the agent at its origin.
+
+        Args:
+            request: The request.
 
         Raises:
             A2AConnectionError: There is no such agent, or because of a fault.
@@ -94,6 +109,9 @@ class FakeNetwork:
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Send a request; the body is read while the context is open.
 
+        Args:
+            request: The request.
+
         Raises:
             A2AConnectionError: There is no such agent, or because of a fault; also from the
                 chunks.
@@ -108,6 +126,9 @@ class FakeNetwork:
 
     async def connect(self, request: HttpRequest) -> FakeAgent:
         """Make a connection.
+
+        Args:
+            request: The request.
 
         Raises:
             A2AConnectionError: There is no such agent.
@@ -127,7 +148,11 @@ class FakeNetwork:
         return agent
 
     def address_of(self, url: str) -> str | None:
-        """Return the IP address of the host of a URL; None for a public host name."""
+        """Return the IP address of the host of a URL; None for a public host name.
+
+        Args:
+            url: The URL.
+        """
         host = urlsplit(url).hostname or ""
         address = self._addresses.get(host)
         if address is not None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ContextHandling", "Operations", "Result"]
 
 ContextHandling = Literal["taken", "refused", "ignored"]
-"""What a fake agent does with an unknown context id."""
+"""Handling of an unknown context id by a fake agent."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ __all__ = [
 JsonObject = dict[str, Any]
 
 V03FileEncoding = Literal["base64", "bytes"]
-"""How a fake agent of protocol 0.3 writes files over HTTP+JSON."""
+"""Form in which a fake agent of protocol 0.3 writes files over HTTP+JSON."""
 
 UNSUPPORTED_V03_OPERATIONS = frozenset({op.LIST_TASKS.name})
 """Operations that a fake agent of 0.3 does not have: optional ones, and those of 1.0 only."""

@@ -100,7 +100,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Behaviour = Callable[[ReceivedMessage], Plan | Message | str]
-"""Returns the outcome of a message; plain text is a task that completes with that text."""
+"""Function that returns the outcome of a message; plain text is a task that completes with it."""
 
 
 def completes(
@@ -220,7 +220,11 @@ def replies(text: str) -> Message:
 
 
 def echo(turn: ReceivedMessage) -> Plan:
-    """Plan a task that completes with the text of the message; the default of a fake agent."""
+    """Plan a task that completes with the text of the message; the default of a fake agent.
+
+    Args:
+        turn: The message.
+    """
     return completes(turn.message.text)
 
 

@@ -101,7 +101,11 @@ class FaultProxy(Listener):
         return self._faults.pending
 
     def calls(self, operation: str) -> list[Received]:
-        """Return the received requests for one operation, by its name."""
+        """Return the received requests for one operation, by its name.
+
+        Args:
+            operation: Name of the operation, such as ``"SendMessage"``.
+        """
         return [received for received in self.received if received.operation == operation]
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

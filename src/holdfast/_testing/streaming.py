@@ -26,7 +26,7 @@ __all__ = ["Events", "KeepAlive", "Streaming", "comment", "ends", "frame"]
 
 
 class Streaming(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fake agent streams; the defaults follow the specification.
+    """Streaming of a fake agent; the defaults follow the specification.
 
     Attributes:
         declared: Whether its card declares streaming.

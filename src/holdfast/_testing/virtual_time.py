@@ -49,18 +49,18 @@ _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
 class DeadlockError(RuntimeError):
-    """Nothing can wake the loop any more, or a job of an executor is stuck.
+    """Nothing can wake the event loop any more, or a job of an executor is stuck.
 
-    One line tells the virtual time, and where up to five of the pending tasks are suspended.
+    The message has the virtual time, and the positions of up to five pending tasks.
     """
 
 
 class OrphanTaskError(RuntimeError):
-    """The main coroutine returned while other tasks were pending; one line names up to five."""
+    """The main coroutine returned while other tasks were pending; the message names up to five."""
 
 
 class RealIOError(RuntimeError):
-    """Something asked a loop in virtual time for a real socket, pipe or subprocess."""
+    """A loop in virtual time was asked for a real socket, pipe or subprocess."""
 
 
 def _refuse(operation: str) -> Callable[..., NoReturn]:
@@ -102,15 +102,16 @@ class _Instant(float):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer when there is nothing to do.
+    """Event loop whose clock jumps to the next timer when nothing else is ready.
 
     A task that polls with ``asyncio.sleep(0)`` keeps the loop busy, so the clock stands still.
-    Debug mode works; as no virtual time passes inside a callback, none is ever reported as slow.
+    Debug mode works; no callback is ever reported as slow, because no virtual time passes inside a
+    callback.
 
     Args:
-        seed: Seeds the order in which tasks that are ready together are resumed. ``None`` keeps
-            the order of asyncio: first ready, first resumed.
-        start: What ``time()`` says at first, in seconds. Finite.
+        seed: Seed of the order in which tasks that are ready together are resumed. None, the
+            default, keeps the order of asyncio: first ready, first resumed.
+        start: Time at the start, in seconds; finite, 0 by default.
 
     Raises:
         ValueError: ``start`` is not finite.
@@ -149,7 +150,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call ``callback(*args)`` when the clock has come to ``when``, in seconds."""
+        """Call ``callback(*args)`` when the clock has reached ``when``, in seconds."""
         instant = _Instant(when)
         instant.turn = next(self._turns)
         return super().call_at(instant, callback, *args, context=context)
@@ -214,10 +215,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         func: Callable[[*Ts], T],
         *args: *Ts,
     ) -> asyncio.Future[T]:
-        """Run ``func(*args)`` in an executor; the clock stands still until it is done.
+        """Run ``func(*args)`` in an executor; the clock stands still until it returns.
 
-        It does so also when the returned future is cancelled: the thread works on, and what it
-        does must not depend on how far the clock has come meanwhile.
+        The clock also stands still if the returned future is cancelled: the thread continues, and
+        its effects must not depend on the time of the clock.
 
         Raises:
             RuntimeError: The loop is closed, or the executor was shut down.
@@ -248,10 +249,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._jobs_done.set()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Wait for all executor jobs, then shut the default executor down.
+        """Wait for all executor jobs, and then shut the default executor down.
 
-        ``timeout`` is not used, as no virtual time passes meanwhile. Once a job was found to be
-        stuck this does not wait for it again; ``close()`` lets the executor go.
+        ``timeout`` is not used, because no virtual time passes meanwhile. If a job is stuck, this
+        method does not wait for it again; ``close()`` releases the executor.
         """
         del timeout
         if self._job_stuck:
@@ -267,11 +268,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     # The self-pipe, which carries signals and the results of threads, does not come this way.
     # (The first two are methods because a type checker cannot match them to a bare callable.)
     def add_reader(self, fd: object, callback: Callable[..., Any], *args: object) -> NoReturn:
-        """Refuse, as all of these do."""
+        """Raise a `RealIOError`, as all methods for real sockets do."""
         _refuse("add_reader")(fd, callback, *args)
 
     def add_writer(self, fd: object, callback: Callable[..., Any], *args: object) -> NoReturn:
-        """Refuse, as all of these do."""
+        """Raise a `RealIOError`, as all methods for real sockets do."""
         _refuse("add_writer")(fd, callback, *args)
 
     connect_accepted_socket = _refuse("connect_accepted_socket")
@@ -304,16 +305,17 @@ def run(
     default executor, and closes the loop. The event loop set for the thread, if any, stays set.
 
     Args:
-        main: The coroutine to run. What it raises is raised; trouble in cleaning up after it is
-            then added as a note.
-        seed: See `VirtualTimeLoop`.
-        allow_orphans: Let ``main`` return while other tasks are pending.
+        main: The coroutine to run; its exceptions are raised. Problems in the clean-up after it
+            are added to them as notes.
+        seed: Seed of the order in which ready tasks are resumed, as for `VirtualTimeLoop`; None,
+            the default, for the order of asyncio.
+        allow_orphans: Whether ``main`` may return while other tasks are pending; False by default.
 
     Returns:
-        What ``main`` returned.
+        The result of ``main``.
 
     Raises:
-        DeadlockError: Nothing could ever wake the loop, or a job of an executor was stuck.
+        DeadlockError: Nothing can wake the event loop any more, or a job of an executor is stuck.
         OrphanTaskError: ``main`` returned while other tasks were pending.
         RuntimeError: Another event loop is running in this thread.
     """

@@ -4,7 +4,7 @@
     async with holdfast.connect("https://agent.example.com", auth=auth) as agent:
         ...
 
-Each provider is an `AuthProvider`. ``oauthlib`` encodes its requests to the authorization server,
+Each provider is an `AuthProvider`. ``oauthlib`` encodes the requests to the authorization server,
 and an `HttpEngine` sends them.
 """
 

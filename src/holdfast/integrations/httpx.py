@@ -1,10 +1,10 @@
-"""Holdfast as the transport of ``httpx``, for the clients that other people's SDKs use.
+"""Holdfast as the transport of ``httpx``, for the clients of other libraries.
 
 >>> import httpx
 >>> from holdfast.integrations.httpx import Transport
 >>> client = httpx.AsyncClient(transport=Transport(), timeout=120)
 
-It needs the extra ``holdfast[httpx]``; `Transport` describes what it does.
+It needs the extra ``holdfast[httpx]``.
 """
 
 from holdfast._integrations.httpx import Transport

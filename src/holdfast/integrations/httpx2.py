@@ -1,10 +1,10 @@
-"""Holdfast as the transport of ``httpx2``, for the clients that other people's SDKs use.
+"""Holdfast as the transport of ``httpx2``, for the clients of other libraries.
 
 >>> import httpx2
 >>> from holdfast.integrations.httpx2 import Transport
 >>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
 
-It needs the extra ``holdfast[httpx2]``; `Transport` describes what it does.
+It needs the extra ``holdfast[httpx2]``.
 """
 
 from holdfast._integrations.httpx2 import Transport

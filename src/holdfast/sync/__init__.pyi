@@ -105,14 +105,14 @@ __all__ = [
 ]
 
 class A2ACardResolver:
-    """Fetches agent cards below one address; use it as a context manager.
+    """Fetcher of agent cards below one address; use it as a context manager.
 
     It has no cache: each call fetches the card, with the retries and limits of `connect`.
 
     Args:
         base_url: The base address of the cards.
-        agent_card_path: Path of the card below that; None to search for the card as `connect`
-            does.
+        agent_card_path: Path of the card below that; None, the default, to search for the card as
+            `connect` does.
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
             an `AuthProvider` that does not need a card; None for none.
         headers: Headers for every request.
@@ -120,7 +120,8 @@ class A2ACardResolver:
         resilience: The policies; None for `Resilience.standard`.
         limits: Bounds on the size of a card; None for the defaults.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
-        reach: The networks that cards, redirects and key sets may be in, as for `connect`.
+        reach: Addresses that may be fetched: ``"any"``, the default, or ``"public"``, as for
+            `connect`.
         engine: The HTTP engine, as for `connect`.
         tls: TLS settings, without ``engine``.
         card_verifier: Verifies the signatures of cards, as for `connect`.
@@ -1095,7 +1096,7 @@ class Client:
     ) -> None: ...
 
 class ClientFactory:
-    """Creates clients with shared settings.
+    """Factory of clients with shared settings, under the names of the official SDK.
 
     Args:
         config: The shared settings; None for ``ClientConfig()``.
@@ -1112,7 +1113,8 @@ class ClientFactory:
 
         Args:
             label: The binding's name in cards; a binding that Holdfast speaks is replaced.
-            producer: Creates the transport when the interface is first called; see `Producer`.
+            producer: Function that gets the card, the interface's address and the `ClientConfig`,
+                and returns the transport (`Producer`); called when the interface is first used.
                 The transport carries calls below all of the client's layers.
 
         Raises:
@@ -1133,18 +1135,27 @@ class ClientFactory:
         Args:
             agent: The agent's card, or any other agent that `connect` accepts.
             consumers: Consumers of this client, called after those of the factory.
-            interceptors: See `Interceptor`.
-            options: The options of `connect`. They override the configuration, and
-                ``transport_producers`` override registered producers.
+            interceptors: Objects whose methods are called before and after each call
+                (`Interceptor`); none by default.
+            options: Other options of `connect`: ``auth``, ``timeout`` (seconds, 900 by default),
+                ``card_ttl`` (seconds, 300 by default), ``card_verifier``, ``require_signature``,
+                ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``, ``url``,
+                ``tenant``, ``bindings``, ``supported_protocol_bindings``, ``protocol_version``,
+                ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``,
+                ``configuration``, ``streaming``, ``on_unknown``, ``context_ids``, ``journal``,
+                ``shared_store``, ``headers``, ``extensions``, ``credential_origins``,
+                ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and
+                ``attempt_layers``. They override the configuration, and ``transport_producers``
+                override registered producers.
 
         Raises:
-            ValueError: An option is not valid; see `connect`.
+            ValueError: An option is not valid, or options contradict each other.
             InvalidAgentCardError: The card is not valid.
             TypeError: An argument has the wrong type.
         """
 
 class ClientTaskManager:
-    """Folds the events of one task into the task.
+    """Accumulator of the events of one task into the task.
 
     The rules are those of Holdfast's streams: a second `Task` with the same id is a newer
     snapshot, the message of a status moves into the history with the next status, and returned
@@ -1934,7 +1945,7 @@ def ask(
     Example:
         Ask one question::
 
-            answer = holdfast.ask("http://localhost:9999", "How far is the moon?")
+            answer = holdfast.sync.ask("http://localhost:9999", "How far is the moon?")
             print(answer.text)
     """
 
@@ -2135,7 +2146,7 @@ def diagnose(
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
     tls: TlsConfig | None = None,
 ) -> Diagnosis:
-    """Examine an agent, and return what was observed, what it means, and what to do.
+    """Examine an agent, and return the findings: each with its consequence and an advice.
 
     By default only harmless requests are sent, some ten for each interface: they read the card and
     tasks, name a task that does not exist, or are not valid, so that no agent executes anything.
@@ -2143,13 +2154,13 @@ def diagnose(
 
     Args:
         agent: The agent's address, or the ``Path`` of its card, as for `connect`.
-        send: A message that the agent may execute; it is sent once. None for none.
+        send: A message that the agent may execute; it is sent once. None, the default, for none.
         twice: Whether to send the same message, with the same id, once more, to check that the id
-            is unique. Most agents execute it a second time.
+            is unique; False by default. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
         headers: Headers for every request to the agent's own origin.
-        timeout: Seconds for the whole examination, 120 by default; half of them are for observing
-            the task.
+        timeout: Seconds for the whole examination, more than 0, 120 by default; half of them are
+            for observing the task.
         protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
             None for any that the agent speaks.
         bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
@@ -2167,6 +2178,16 @@ def diagnose(
     Raises:
         ValueError: An address, a header or a number is not valid.
         TypeError: An argument has the wrong type.
+
+    Example:
+        Print the problems of an agent::
+
+            from holdfast.sync import diagnose
+
+            diagnosis = diagnose("http://localhost:9999")
+            for finding in diagnosis.findings:
+                if finding.level == "problem":
+                    print(finding.check, finding.saw, finding.do)
     """
 
 class Iteration(Generic[_T]):

@@ -35,7 +35,7 @@ _ROOT_USER_ID = 0
 
 
 class FileTokenStore:
-    """Tokens in files, one per name; they survive the process, and processes may share them.
+    """Token store in files, one per token; it survives the process, and processes may share it.
 
     Args:
         directory: Directory of the files; created with mode 0700 if it is missing, otherwise
@@ -51,6 +51,9 @@ class FileTokenStore:
 
     async def load(self, key: str, /) -> Token | None:
         """Return the token of a name; None if there is none.
+
+        Args:
+            key: Name of the token.
 
         Raises:
             AuthenticationError: Others can read the file, all users can write to its directory, or
@@ -69,6 +72,10 @@ class FileTokenStore:
     async def save(self, key: str, token: Token, /) -> None:
         """Store a token.
 
+        Args:
+            key: Name of the token.
+            token: The token.
+
         Raises:
             AuthenticationError: The file cannot be written, or all users can write to its
                 directory.
@@ -76,19 +83,31 @@ class FileTokenStore:
         await asyncio.to_thread(write_private, self.path(key), msgspec.json.encode(token))
 
     async def remove(self, key: str, /) -> None:
-        """Remove a token."""
+        """Remove a token.
+
+        Args:
+            key: Name of the token.
+        """
         with contextlib.suppress(FileNotFoundError):
             self.path(key).unlink()
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
-        """Return the lock of a name, shared with other processes."""
+        """Return the lock of a name, shared with other processes.
+
+        Args:
+            key: Name of the token.
+        """
         return hold_lock(_FileLock(self.path(key).with_suffix(".lock")))
 
     def __repr__(self) -> str:
         return f"FileTokenStore({str(self._directory)!r})"
 
     def path(self, key: str) -> Path:
-        """Return the file of a token."""
+        """Return the file of a token.
+
+        Args:
+            key: Name of the token.
+        """
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         return self._directory / f"{digest[:32]}.json"
 

@@ -36,19 +36,32 @@ _MAX_PROMPT_S = 1800.0
 
 
 class ClientCredentials(OAuthProvider):
-    """Tokens for a program that acts for itself (RFC 6749, 4.4).
+    """OAuth tokens for a program that acts for itself (RFC 6749, 4.4).
 
     Args:
         server: The issuer, whose metadata lists its endpoints (RFC 8414, OpenID Connect
             Discovery); an `AuthorizationServer`, which lists them itself; or `FromCard`.
         client_id: Id of the client at the server.
         client_secret: Secret of the client; None if a certificate authenticates it (``tls=``).
-        options: See `OAuthOptions`.
+        options: Any of `OAuthOptions`: ``client_auth``, ``scopes``, ``resource``, ``step_up``,
+            ``store``, ``margin`` (seconds, 30 by default), ``timeout`` (seconds, 30 by default),
+            ``engine``, ``tls`` and ``env``.
 
     Raises:
         ValueError: A value is invalid.
         TypeError: A value has another type.
         ImportError: The extra ``oauth`` is not installed.
+
+    Example:
+        Let the server that you name issue the tokens::
+
+            from holdfast.auth.oauth import ClientCredentials
+
+            auth = ClientCredentials(
+                "https://id.example.com", "my-client", "my-secret", scopes=["a2a"]
+            )
+            async with holdfast.connect("https://agent.example.com", auth=auth) as agent:
+                print(agent.stats())
     """
 
     _flow = "client_credentials"
@@ -84,19 +97,35 @@ class DevicePrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceCode(OAuthProvider):
-    """Tokens that a user approves on another device (RFC 8628).
+    """OAuth tokens that a user approves on another device (RFC 8628).
 
     Args:
-        server: See `ClientCredentials`.
+        server: The issuer, an `AuthorizationServer`, or `FromCard`, as for `ClientCredentials`.
         client_id: Id of the client at the server.
-        prompt: Function or coroutine function that shows the user the instructions.
+        prompt: Function or coroutine function that gets a `DevicePrompt`, and shows it to the
+            user.
         client_secret: Secret of the client, if it has one.
-        options: See `OAuthOptions`.
+        options: Any of `OAuthOptions`: ``client_auth``, ``scopes``, ``resource``, ``step_up``,
+            ``store``, ``margin`` (seconds, 30 by default), ``timeout`` (seconds, 30 by default),
+            ``engine``, ``tls`` and ``env``.
 
     Raises:
         ValueError: A value is invalid.
         TypeError: A value has another type.
         ImportError: The extra ``oauth`` is not installed.
+
+    Example:
+        Print the code that the user enters on another device::
+
+            from holdfast.auth.oauth import DeviceCode
+
+            auth = DeviceCode(
+                "https://id.example.com",
+                "my-client",
+                prompt=lambda shown: print(shown.verification_uri, shown.user_code),
+            )
+            async with holdfast.connect("https://agent.example.com", auth=auth) as agent:
+                print(agent.stats())
     """
 
     _flow = "device_code"
@@ -141,23 +170,26 @@ class DeviceCode(OAuthProvider):
 
 
 class AuthorizationCode(OAuthProvider):
-    """Tokens that a user approves in a browser (RFC 6749, 4.1, with PKCE, RFC 7636).
+    """OAuth tokens that a user approves in a browser (RFC 6749, 4.1, with PKCE, RFC 7636).
 
     Args:
-        server: See `ClientCredentials`.
+        server: The issuer, an `AuthorizationServer`, or `FromCard`, as for `ClientCredentials`.
         client_id: Id of the client at the server.
         client_secret: Secret of the client, if it has one.
         open_url: Function or coroutine function that shows the user the URL to open; by default it
             is opened in the system's browser.
         redirect_uri: Redirect URI, if you receive the redirect yourself; needs ``receive``. By
             default a port of 127.0.0.1 is opened during the login (RFC 8252, 7.3).
-        receive: Waits for the redirect, and returns the URL that the browser requested.
-        login_timeout: Seconds that the user has to approve the login, 300 by default.
-        allow_unadvertised_pkce: Log in even if neither the server's metadata (RFC 8414,
+        receive: Coroutine function that waits for the redirect, and returns the URL that the
+            browser requested.
+        login_timeout: Seconds that the user has to approve the login; more than 0, 300 by default.
+        allow_unadvertised_pkce: Whether to log in even if neither the server's metadata (RFC 8414,
             ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``) advertises
-            PKCE with S256. The code challenge is sent in any case, but if the server ignores it,
-            anyone can redeem a stolen authorization code.
-        options: See `OAuthOptions`.
+            PKCE with S256; False by default. The code challenge is sent in any case, but if the
+            server ignores it, anyone can redeem a stolen authorization code.
+        options: Any of `OAuthOptions`: ``client_auth``, ``scopes``, ``resource``, ``step_up``,
+            ``store``, ``margin`` (seconds, 30 by default), ``timeout`` (seconds, 30 by default),
+            ``engine``, ``tls`` and ``env``.
 
     Raises:
         ValueError: A value is invalid.

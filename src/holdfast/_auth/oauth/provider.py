@@ -135,7 +135,7 @@ def _cancelled() -> AuthenticationError:
 
 
 class OAuthOptions(TypedDict, total=False):
-    """Options of every provider of tokens.
+    """Options of every provider of OAuth tokens.
 
     Attributes:
         client_auth: How the client authenticates: ``client_secret_basic``, ``client_secret_post``
@@ -149,9 +149,10 @@ class OAuthOptions(TypedDict, total=False):
             ``insufficient_scope``). True allows the scopes that the agent's card declares, which
             the agent itself writes; False, the default, allows none.
         store: Storage of tokens; in memory by default.
-        margin: Seconds before the expiry in which a token is not used any more; at most a quarter
-            of its lifetime.
-        timeout: Seconds that the authorization server has for each token.
+        margin: Seconds before the expiry in which a token is not used any more, 30 by default; at
+            most a quarter of its lifetime.
+        timeout: Seconds that the authorization server has for each token, more than 0, 30 by
+            default.
         engine: Carries requests to the authorization server; not closed. By default connections
             are opened for each fetch, and closed after it.
         tls: TLS settings for the authorization server, without `engine`.
@@ -171,7 +172,7 @@ class OAuthOptions(TypedDict, total=False):
 
 
 class OAuthProvider(ABC):
-    """Base class of providers of tokens; an `AuthProvider`.
+    """Base class of providers of OAuth tokens; an `AuthProvider`.
 
     Pass it as ``auth=`` to `connect`; several clients may share it. Like all credentials, tokens
     are sent only to origins that the client trusts.
@@ -240,7 +241,8 @@ class OAuthProvider(ABC):
         """Return a valid token, fetching one if there is none.
 
         Raises:
-            AuthenticationError: No token was issued; ``data`` is the server's error response.
+            AuthenticationError: No token was issued; the error's ``data`` is the server's
+                response.
             CredentialOriginError: The card names a server that is not trusted.
         """
         purpose = self._purpose(call)
@@ -250,7 +252,7 @@ class OAuthProvider(ABC):
         return Credentials(headers={"authorization": f"Bearer {token.access_token}"})
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Return whether there is another token than the refused one."""
+        """Return True if there is another token than the refused one."""
         purpose = self._purpose(call)
         if purpose is None:
             return False
@@ -272,7 +274,7 @@ class OAuthProvider(ABC):
             self._forget(purpose, _token_of(call))
 
     async def on_forbidden(self, call: AnyCall, error: PermissionDeniedError, /) -> bool:
-        """Return whether a token with more scopes was obtained, if the current one lacked some."""
+        """Return True if a token with the missing scopes was obtained."""
         purpose, challenge = self._purpose(call), bearer_challenge(error.headers)
         if purpose is None or challenge is None or challenge.error != "insufficient_scope":
             return False
@@ -287,8 +289,9 @@ class OAuthProvider(ABC):
                 ``resource``, the token is for no particular agent, and calls do not use it.
 
         Raises:
-            AuthenticationError: See `credentials`.
-            CredentialOriginError: See `credentials`.
+            AuthenticationError: No token was issued; the error's ``data`` is the server's
+                response.
+            CredentialOriginError: The card names a server that is not trusted.
         """
         interfaces = () if agent_card is None else agent_card.supported_interfaces
         purpose = self._purpose_for(agent_card, interfaces[0].url if interfaces else "")

@@ -102,7 +102,7 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FromCard:
-    """The authorization server in an agent's card, if it is at a trusted origin.
+    """The authorization server in an agent's card, if its origin is trusted.
 
     Args:
         trusted: Origins of authorization servers, such as ``"https://id.example.com"``. Servers at
@@ -129,6 +129,9 @@ class FromCard:
     def check_server(self, server: AuthorizationServer) -> None:
         """Check that all endpoints of a server from a card's metadata are trusted.
 
+        Args:
+            server: The endpoints.
+
         Raises:
             CredentialOriginError: An endpoint is at another origin.
         """
@@ -139,6 +142,9 @@ class FromCard:
 
     def check_origin(self, origin: str) -> None:
         """Check that an origin is trusted.
+
+        Args:
+            origin: The origin.
 
         Raises:
             CredentialOriginError: The origin is not trusted.

@@ -61,7 +61,7 @@ class Token(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that no error may repeat."""
+        """Secret values, which errors must not contain."""
         return tuple(filter(None, (self.access_token, self.refresh_token)))
 
 
@@ -72,15 +72,28 @@ class TokenStore(Protocol):
     """
 
     async def load(self, key: str, /) -> Token | None:
-        """Return the token of a name; None if there is none."""
+        """Return the token of a name; None if there is none.
+
+        Args:
+            key: Name of the token.
+        """
         ...
 
     async def save(self, key: str, token: Token, /) -> None:
-        """Store a token in place of the previous one."""
+        """Store a token in place of the previous one.
+
+        Args:
+            key: Name of the token.
+            token: The token.
+        """
         ...
 
     async def remove(self, key: str, /) -> None:
-        """Remove a token; a missing one is not an error."""
+        """Remove a token; a missing one is not an error.
+
+        Args:
+            key: Name of the token.
+        """
         ...
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
@@ -88,12 +101,15 @@ class TokenStore(Protocol):
 
         Many servers treat a refresh token that is used twice as stolen (RFC 9700, 4.14), so only
         one provider at a time may use it.
+
+        Args:
+            key: Name of the token.
         """
         ...
 
 
 class MemoryTokenStore:
-    """Tokens in memory, shared by the threads of the process."""
+    """Token store in memory, shared by the threads of the process."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, Token] = {}

@@ -53,7 +53,11 @@ class CallFailedError(A2AClientError):
 
     @classmethod
     def of(cls, error: A2AError) -> CallFailedError:
-        """Return the error for one of Holdfast's errors, with its message and facts."""
+        """Return the error for one of Holdfast's errors, with its message and facts.
+
+        Args:
+            error: The error of Holdfast.
+        """
         failed = cls(str(error))
         failed.executed = error.executed
         failed.transient = error.transient
@@ -65,7 +69,7 @@ class CallFailedError(A2AClientError):
 
 
 class CallTimeoutError(CallFailedError, A2AClientTimeoutError):
-    """A call exceeded its time limit; its attributes are those of `CallFailedError`."""
+    """A call exceeded its time limit; the attributes are those of `CallFailedError`."""
 
 
 def to_sdk_error(error: A2AError) -> sdk.A2AError:

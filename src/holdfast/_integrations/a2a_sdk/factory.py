@@ -40,7 +40,17 @@ _EXAMPLE_CARD, _EXAMPLE_URL = pb.AgentCard(name="example"), "http://agent.invali
 
 
 class HoldfastClientFactory(ClientFactory):
-    """The SDK's factory, whose clients retry where that is safe; see `client_factory`."""
+    """The SDK's factory of clients that retry and resume, made by `client_factory`.
+
+    Args:
+        config: The SDK's configuration; None for its defaults.
+        retry_config: Retries of all bindings; None for the defaults.
+        options: Options of the `HoldfastTransport`: ``auth``, ``timeout`` (seconds, 900 by
+            default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
+            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
+            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
+            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+    """
 
     def __init__(
         self,
@@ -155,12 +165,17 @@ def client_factory(
     version of each address.
 
     Args:
-        config: As for the SDK's factory; see `HoldfastTransport` for its ``httpx_client``.
-        retry_config: When and how to retry, for all bindings.
-        options: Options of the `HoldfastTransport`; see `TransportOptions`. For the other
-            bindings, only the ``budget`` of a ``resilience`` applies, and the number and the
-            delays of its ``retry``. If that has other settings (another factor, no jitter, a
-            predicate, a listener, other refusals), creating a client of such a binding raises a
+        config: The SDK's configuration, as for its own factory; `HoldfastTransport` describes the
+            use of its ``httpx_client``.
+        retry_config: Retries of all bindings; None for the defaults.
+        options: Options of the `HoldfastTransport`: ``auth``, ``timeout`` (seconds, 900 by
+            default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
+            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
+            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
+            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            For the other bindings, only the ``budget`` of a ``resilience`` applies, and the number
+            and the delays of its ``retry``. If that has other settings (another factor, no jitter,
+            a predicate, a listener, other refusals), creating a client of such a binding raises a
             ValueError.
 
     Raises:

@@ -35,7 +35,7 @@ __all__ = ["RetryTransport"]
 
 
 class RetryTransport(ClientTransport):
-    """Retries the calls of another transport, and executes no message twice.
+    """Transport over another one, whose calls it retries without executing a message twice.
 
     It raises the last error of the transport below, unchanged; ``retry_facts(error)`` and a note
     on it describe the attempts. A stream is retried only before its first event. The transport

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["OnRetry", "RetryConfig", "RetryPredicate", "SharedBudget"]
 
 RetryPredicate: TypeAlias = Callable[[Exception], bool]
-"""Returns whether a retry may help after an exception; see `RetryConfig`."""
+"""Function that gets an exception, and returns whether a retry may help; a `RetryConfig` has one.
+"""
 OnRetry: TypeAlias = Callable[[int, Exception, float], Awaitable[None] | None]
-"""Called before the wait for a retry; see `RetryConfig`."""
+"""Function that is called before the wait for a retry; a `RetryConfig` has one."""
 
 
 class SharedBudget:
@@ -31,7 +32,7 @@ class SharedBudget:
     Each event loop has its own.
 
     Args:
-        policy: Its size and recovery; the defaults if left out.
+        policy: Size and recovery of the budget; those of ``BudgetPolicy()`` by default.
 
     Raises:
         TypeError: ``policy`` is of another type.
@@ -59,7 +60,7 @@ class SharedBudget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryConfig:
-    """Which calls to retry, how often, and how long to wait before each retry.
+    """Settings of retries: the calls to retry, their number, and the waits.
 
     Attributes:
         max_retries: Attempts after the first one, 3 by default; 0 turns retries off.
@@ -120,7 +121,7 @@ class RetryConfig:
 
     @property
     def predicate(self) -> RetryPredicate:
-        """The predicate that returns whether a retry may help."""
+        """The predicate of exceptions after which a retry may help."""
         return self.retry_predicate or default_retry_predicate
 
     def policy(self) -> RetryPolicy:

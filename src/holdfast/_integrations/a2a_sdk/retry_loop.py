@@ -81,7 +81,7 @@ class RetryFacts:
 
     Attributes:
         attempts: Number of attempts.
-        reason: Why there was no further attempt.
+        reason: Reason why there was no further attempt.
         executed: False if the agent did not execute the last attempt; None if unknown.
         retry_after: Seconds that the server requests before a retry; None if not stated.
     """

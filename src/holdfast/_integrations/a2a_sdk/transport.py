@@ -68,14 +68,14 @@ M = TypeVar("M", bound="ProtoMessage")
 
 
 class TransportOptions(ClientOptions, total=False):
-    """Options of a `HoldfastTransport`; `holdfast.connect` describes each of them.
+    """Options of a `HoldfastTransport`, with the meaning that they have for `holdfast.connect`.
 
     Interceptors, consumers and the configuration of messages are options of the SDK's client.
     """
 
 
 class HoldfastTransport(ClientTransport):
-    """Makes the SDK's calls with Holdfast's client, over JSON-RPC or HTTP+JSON.
+    """Transport of the SDK over Holdfast's client, by JSON-RPC or HTTP+JSON.
 
     Pass it to ``ClientFactory.register``, as ``factory.register("JSONRPC", HoldfastTransport)``,
     or use `client_factory`, which registers it. A failed call is retried where that is safe; if
@@ -102,10 +102,14 @@ class HoldfastTransport(ClientTransport):
             whose settings apply to other requests of the client, such as those of cards.
         protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; None for the binding that the card
             declares for that address.
-        retry_config: When and how to retry, as for `RetryTransport`. Its ``on_retry`` is called
-            for retries of the caller's own request; ``observers`` also receive the search for a
-            lost reply, and the reconnections of a stream.
-        options: See `TransportOptions`.
+        retry_config: Retries, as for `RetryTransport`; None for the defaults. Its ``on_retry`` is
+            called for retries of the caller's own request; ``observers`` also receive the search
+            for a lost reply, and the reconnections of a stream.
+        options: Options of Holdfast's client: ``auth``, ``timeout`` (seconds, 900 by default),
+            ``card_verifier``, ``require_signature``, ``resilience``, ``limits``, ``engine``,
+            ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``, ``on_unknown``,
+            ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
+            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
 
     Raises:
         ValueError: An option is not valid, both ``retry_config`` and ``resilience`` are given, or
@@ -190,7 +194,7 @@ class HoldfastTransport(ClientTransport):
     async def send_message(
         self, request: pb.SendMessageRequest, *, context: SdkContext | None = None
     ) -> pb.SendMessageResponse:
-        """Send a message, and return the agent's reply; see `holdfast.Client.send_message`."""
+        """Send a message, and return the agent's reply, as `Client.send_message` does."""
         return await self._ask(unary_calls.SEND_MESSAGE, request, context)
 
     def send_message_streaming(
