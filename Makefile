@@ -1,5 +1,5 @@
 # Every target sets up what it needs by itself, in six environments:
-#   .venv        the library (editable) and the tools that test and check it, each added when needed
+#   .venv        the library (editable) and the tools that test, check and document it, added when needed
 #   .venv-sdk    the official SDK: the real agents that tests and benchmarks talk to on loopback
 #   .venv-sdk03  the last official SDK of protocol 0.3: a real agent and the client, for tests
 #   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools, and AG2's client
@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough soak environment agents check check-style check-mypy check-pyright check-imports bench compare outage format clean
+.PHONY: help demo test thorough soak environment agents check check-style check-mypy check-pyright check-imports docs bench compare outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,12 @@ environment: $(VENV)/$(MADE)
 # make -j4 agents sets all of them up at once.
 agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk $(OAUTH_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
 
+docs: $(VENV)/.docs ## build the documentation into site/, without the network
+	rm -rf site
+	$(BIN)/sphinx-build --builder html --jobs auto --fresh-env --doctree-dir build/doctrees \
+		--fail-on-warning --keep-going --quiet docs site
+	@echo "see site/index.html"
+
 # The groups whose packages may be imported there; DEP002 is about packages that nothing imports.
 IGNORED := --no-ansi --ignore DEP002 --known-first-party holdfast
 TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchmarks \
@@ -77,7 +83,7 @@ TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchma
 AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server
 
 # make -j2 check does two at once.
-check: check-style check-mypy check-pyright check-imports ## run the linters, the type checkers and the import contracts
+check: check-style check-mypy check-pyright check-imports docs ## run the linters, the type checkers and the import contracts, and build the documentation
 
 check-style: $(VENV)/.lint
 	$(BIN)/ruff check
@@ -120,7 +126,7 @@ format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff format
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) $(OAUTH_VENV) build dist .hypothesis
+	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) $(OAUTH_VENV) build dist site .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -160,6 +166,10 @@ $(VENV)/.test: $(VENV)/.library
 
 $(VENV)/.lint: $(VENV)/.test
 	$(call install,$(VENV),constraints.txt,--group lint)
+
+# The reference is made from the modules themselves, those of all extras.
+$(VENV)/.docs: $(VENV)/.test
+	$(call install,$(VENV),constraints.txt,--group docs)
 
 $(VENV)/.plot: $(VENV)/.library
 	$(call install,$(VENV),constraints.txt,--group plot)

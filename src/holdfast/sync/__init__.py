@@ -70,6 +70,8 @@ EventStream = blocking_class(_EventStream)
 FanOut = blocking_class(_FanOut)
 PendingCall = blocking_class(_PendingCall)
 
+Iteration.__module__ = __name__
+
 ask = blocking_function(_connect.ask)
 connect = blocking_function(_connect.connect)
 diagnose = blocking_function(diagnosis.diagnose)
