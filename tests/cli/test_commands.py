@@ -2,12 +2,15 @@
 
 import json
 import re
+import shlex
 from itertools import pairwise
 
+import click
 import pytest
 from tests.kit.cli_harness import AGENT, holdfast
 
 from holdfast._cli.app import app
+from holdfast._cli.environment import CliEnvironment
 from holdfast.testing import (
     Cut,
     Delay,
@@ -1173,6 +1176,7 @@ def test_a_status_message_may_hold_more_than_text():
         ["task", "get", "-h"],
         ["task", "--help"],
         ["help", "card"],
+        ["help", "server"],
     ],
 )
 def test_help_is_everywhere(words):
@@ -1198,15 +1202,37 @@ def test_help_fits_a_narrow_terminal_and_keeps_options_and_commands_whole(monkey
         assert [line for line in narrow.splitlines() if len(line.rstrip()) > 40] == []
         options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", wide, re.MULTILINE))
         assert options <= set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", narrow, re.MULTILINE))
-        assert "..." not in narrow.partition("\nCommands:\n")[2]
+        assert "..." not in narrow.partition("[ARGS]...")[2]
 
 
 def test_the_list_of_commands_says_what_their_own_help_says():
-    listed = holdfast("--help", card=None).out.partition("\nCommands:\n")[2]
+    listed = holdfast("--help", card=None).out
     for name, command in app.commands.items():
         summary = " ".join(command.help.split("\n\n")[0].split()).removesuffix(".")
         row = re.search(rf"(?m)^  {name} +(.*(?:\n {{10,}}.*)*)", listed)
         assert " ".join(row[1].split()).removesuffix(".").startswith(summary.partition(". ")[0])
+
+
+@pytest.mark.parametrize(("topic", "says"), [("options", "--bearer"), ("exit-codes", "\n  143 ")])
+def test_help_has_topics(topic, says):
+    done = holdfast("help", topic, card=None)
+    assert (done.exit, done.err) == (0, "")
+    assert says in done.out
+
+
+def test_each_example_of_the_help_is_a_valid_command_line():
+    checked = 0
+    for words in every_command(app):
+        shown = holdfast(*words, "--help", card=None).out.partition("\nExamples:\n")[2]
+        for line in shown.replace("\\\n", "").splitlines():
+            command = line.partition("#")[0].rpartition("holdfast ")[2]
+            tokens = shlex.split(command.partition("|")[0])
+            named, ctx = app, click.Context(app, info_name="holdfast", obj=CliEnvironment())
+            while isinstance(named, click.Group):
+                named = named.get_command(ctx, tokens.pop(0))
+            named.make_context(named.name, tokens, parent=ctx, resilient_parsing=False)
+            checked += 1
+    assert checked > 25
 
 
 def every_command(command, words=()):

@@ -76,6 +76,21 @@ def test_json_is_one_document():
     assert {"check", "level", "saw"} <= set(found["findings"][0])
 
 
+@pytest.mark.parametrize("with_problem", [False, True])
+def test_problems_shows_problems_and_warnings_only(with_problem):
+    scene = wants_token() if with_problem else {}
+    whole, wrong = (holdfast("doctor", *words, **scene) for words in ((), ("--problems",)))
+    document = holdfast("doctor", "--problems", "-o", "json", **scene).json["diagnosis"]
+
+    assert wrong.exit == whole.exit
+    assert wrong.field("Result") == whole.field("Result")
+    levels = set(re.findall(r"(?m)^  (ok|info|warning|problem) ", wrong.out))
+    assert levels == ({"warning", "problem"} if with_problem else {"warning"})
+    assert levels == {finding["level"] for finding in document["findings"]}
+    assert "Not measured:" not in wrong.out
+    assert "Hint: --send" not in wrong.err
+
+
 def test_json_lines_is_one_line():
     assert holdfast("doctor", "-o", "json", "--stream").out.count("\n") == 1
 
@@ -83,7 +98,7 @@ def test_json_lines_is_one_line():
 def test_without_a_message_the_hint_names_the_option():
     done = holdfast("doctor")
 
-    assert done.err == "Hint: --send TEXT shows more; the agent executes the text, once\n"
+    assert done.err == "Hint: --send TEXT checks more; the agent executes the text, once\n"
 
 
 def test_where_no_call_works_no_message_is_advised():

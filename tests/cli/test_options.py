@@ -10,6 +10,7 @@ from tests.kit.cli_harness import AGENT, holdfast
 from holdfast import data_part
 from holdfast._cli.agent.reference import read_reference
 from holdfast._cli.agent.wire_log import LoggedEngine
+from holdfast._cli.app import app
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import read_duration, shown_duration
 from holdfast.errors import A2AConnectionError
@@ -497,20 +498,28 @@ def test_help_shows_what_is_in_effect():
 def test_help_names_every_variable_and_shows_no_secret():
     environment = {"A2ACLI_BEARER": SECRET, "A2ACLI_API_KEY": SECRET,
                    "A2ACLI_SVC_PARAM": f"x:{SECRET}"}  # fmt: skip
-    for words in (["send"], ["task", "get"], ["task", "cancel"], ["card", "get"], []):
-        told = holdfast(*words, "--help", card=None, env=environment)
+    shared = {"agent-card", "output", "transport", "a2a-version", "timeout"}
+    parts = {"text-part", "file-part", "data-part", "media-type", "part-metadata"}
+    for words in (["send"], ["task", "get"], ["task", "cancel"], ["card", "get"], ["options"]):
+        told = holdfast("help", *words, card=None, env=environment)
         assert SECRET not in told.out + told.err
-        assert "A2ACLI_BEARER" in told.out
-        flags = re.findall(r"--([a-z0-9-]+) [A-Z\[]", told.out)
-        names = set(re.findall(r"A2ACLI_[A-Z0-9_]+", told.out))
-        own = {"text-part", "file-part", "data-part", "media-type", "part-metadata"}
-        wanted = {f"A2ACLI_{flag.upper().replace('-', '_')}" for flag in set(flags) - own}
-        assert wanted <= names
+        assert "A2ACLI_BEARER; default: ***, from A2ACLI_BEARER" in " ".join(told.out.split())
+        flags = set(re.findall(r"--([a-z0-9-]+) [A-Z\[]", told.out)) - parts
+        flags -= set() if words == ["options"] else shared
+        wanted = {f"A2ACLI_{flag.upper().replace('-', '_')}" for flag in flags}
+        assert wanted <= set(re.findall(r"A2ACLI_[A-Z0-9_]+", told.out))
+        assert words != ["options"] or shared < flags
 
 
-def test_help_says_that_a_credential_flag_is_exposed():
-    told = " ".join(holdfast("send", "--help", card=None).out.split())
+def test_help_describes_the_options_of_all_commands_once():
+    page = holdfast("help", "options", card=None).out
+    told = " ".join(page.split())
     assert told.count("shows in the process table") == 2
+    assert not [param.opts[0] for param in app.params if f" {param.opts[0]} " not in told]
+    sent = holdfast("send", "--help", card=None).out
+    assert "holdfast help options" in sent
+    assert not re.findall(r"\n  --(?:bearer|config|card-keys|debug)", sent)
+    assert sent.count("\n") < 75
 
 
 # ── Credentials ──────────────────────────────────────────────────────────────────────────────

@@ -22,6 +22,7 @@ from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
     Plan,
+    Reset,
     Respond,
     Stall,
     Step,
@@ -153,6 +154,19 @@ async def test_nothing_is_executed_unless_a_message_is_named():
     assert not sent & {"SendMessage", "SendStreamingMessage", "CancelTask"}
     assert levels(diagnosis, "recording") == {"not measured"}
     assert levels(diagnosis, "sending") == {"not measured"}
+
+
+@pytest.mark.parametrize(("resets", "level"), [(1, "ok"), (2, "problem")])
+async def test_an_interface_is_probed_again_after_one_reset_and_is_a_problem_after_two(
+    resets, level
+):
+    agent = FakeAgent(bindings=("JSONRPC",))
+    agent.inject(Reset(), on="GetTask", times=resets)
+
+    diagnosis = await examined(agent)
+
+    assert levels(diagnosis, "bindings.answers") == {level}
+    assert (diagnosis.error is None) == (level == "ok")
 
 
 async def test_no_question_is_asked_twice():

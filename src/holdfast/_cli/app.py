@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, usage
-from holdfast._cli.groups import LazyCommand, LazyGroup, fit_help
+from holdfast._cli.groups import LazyCommand, LazyGroup
 from holdfast._cli.options.flags import (
     CONTEXT,
     EVERYWHERE,
@@ -35,47 +35,64 @@ __all__ = ["COMPLETE", "app", "run"]
 COMPLETE = "_HOLDFAST_COMPLETE"
 """Environment variable of a shell's requests for completions."""
 
-_DEMO_SERVER = LazyCommand(
-    "demo_server:demo_server", "Run a demo agent on this machine, until Ctrl-C."
-)
+_AGENT, _MANY, _CHECK, _TOOL = "Agents", "Many messages", "Diagnosis and practice", "This tool"
 _COMMANDS: Mapping[str, LazyCommand] = {
-    "auth": LazyCommand("auth:auth", "Log in at an agent, so that later commands send its token."),
-    "card": LazyCommand("card:card", "Show an agent's card, and check it."),
-    "chat": LazyCommand("send:chat", "Talk to an agent at a terminal, line by line."),
-    "completion": LazyCommand(
-        "config:completion",
-        "Write a script with which SHELL completes commands, options and their values.",
+    "send": LazyCommand(
+        "send:send",
+        _AGENT,
+        "Send a message and wait for the result; with --stream, show events as they arrive.",
     ),
-    "config": LazyCommand("config:config", "Show the settings in effect."),
-    "conformance": LazyCommand(
-        "conformance:conformance",
-        "Check an agent with the A2A TCK, the protocol's own test kit, in a process of its own.",
+    "chat": LazyCommand("send:chat", _AGENT, "Talk to an agent interactively, line by line."),
+    "task": LazyCommand(
+        "task:task",
+        _AGENT,
+        "Show, list, follow, cancel and download tasks; configure push notifications.",
     ),
-    "demo-server": _DEMO_SERVER,
-    "doctor": LazyCommand(
-        "doctor:doctor",
-        "Examine an agent: observations, their consequences for callers, and advice.",
-    ),
-    "help": LazyCommand("config:show_help", "Show how to use the tool or a command."),
-    "resume": LazyCommand(
-        "run:resume",
-        "Resume the calls of a journal that have no outcome, and show the outcome of each.",
+    "card": LazyCommand("card:card", _AGENT, "Fetch and validate an agent's card."),
+    "auth": LazyCommand(
+        "auth:auth", _AGENT, "Log in to an agent with OAuth; later commands send its token."
     ),
     "run": LazyCommand(
         "run:run_lines",
-        "Send many messages, a few at a time, each once, whatever happens to the command.",
+        _MANY,
+        "Send many messages from a file, each once; the same command resumes after a crash.",
     ),
-    "send": LazyCommand(
-        "send:send",
-        "Send a message, and wait for the outcome, or follow its events with --stream.",
+    "resume": LazyCommand(
+        "run:resume",
+        _MANY,
+        "Resume the calls of a journal that have no outcome, and show the outcome of each.",
     ),
-    "server": _DEMO_SERVER,
+    "doctor": LazyCommand(
+        "doctor:doctor",
+        _CHECK,
+        "Diagnose an agent: what is wrong, what it means for callers, and what to do.",
+    ),
+    "conformance": LazyCommand(
+        "conformance:conformance",
+        _CHECK,
+        "Run the A2A TCK, the protocol's test kit, against an agent.",
+    ),
+    "demo-server": LazyCommand(
+        "demo_server:demo_server", _CHECK, "Run a demo agent on this machine, until Ctrl-C."
+    ),
+    "server": LazyCommand(
+        "demo_server:server", _CHECK, "Do the same as demo-server, under its other name."
+    ),
+    "config": LazyCommand(
+        "config:config", _TOOL, "Show the settings in effect, and their sources."
+    ),
+    "completion": LazyCommand(
+        "config:completion",
+        _TOOL,
+        "Print a completion script for SHELL: commands, options and their values.",
+    ),
     "skill": LazyCommand(
         "skill:skill",
-        "Teach a coding agent this command, with the Agent Skill that comes with it.",
+        _TOOL,
+        "Install the Agent Skill, which teaches coding agents this command.",
     ),
-    "task": LazyCommand(
-        "task:task", "Show tasks, follow them, save their artifacts, cancel them."
+    "help": LazyCommand(
+        "config:show_help", _TOOL, "Show help for the tool, a command or a topic."
     ),
 }
 """The commands; a test compares the summaries with the commands' own help."""
@@ -205,11 +222,14 @@ def _last_value(arguments: Sequence[str], flags: str) -> str | None:
     context_settings=CONTEXT,
     invoke_without_command=True,
     no_args_is_help=True,
-    epilog="Each option of a command can also be set by the environment variable that its help "
-    "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
-    "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
-    "interrupted, 141 output pipe closed. The state in the output says how a task ended, not the "
-    "exit code.",
+    common=("version",),
+    examples=(
+        "holdfast demo-server             # in another terminal\n"
+        "holdfast send -a localhost:9999 --stream 'Hello'\n"
+        "holdfast help send\n"
+        "holdfast help options            # that all commands take\n"
+        "holdfast help exit-codes\n"
+    ),
 )
 @with_options(EVERYWHERE)
 @click.pass_context
@@ -220,6 +240,3 @@ def app(ctx: click.Context, /, **options: object) -> None:
     if not options["verbose"]:
         ctx.fail("Missing command.")
     click.echo(version_line())  # other tools print their version for -v alone
-
-
-fit_help(app)

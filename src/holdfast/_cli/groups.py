@@ -1,4 +1,4 @@
-"""Groups that import a command when it is used, and help that fits the terminal.
+"""Groups that import a command when it is used, and the help of all commands.
 
 click formats help for at least 50 columns, and leaves a third of them to descriptions. On a narrow
 terminal, each option has a line of its own here, with its description below it.
@@ -15,12 +15,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
+from holdfast._cli.options.parameters import SettingOption, SharedFlag
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
-__all__ = ["HelpContext", "LazyCommand", "LazyGroup", "fit_help"]
+__all__ = [
+    "COMMON",
+    "HelpContext",
+    "HelpfulCommand",
+    "HelpfulGroup",
+    "LazyCommand",
+    "LazyGroup",
+    "shared_options_help",
+]
 
 _MIN_COLUMNS = 20
 """Columns for which help is formatted at least."""
@@ -97,15 +107,98 @@ class HelpContext(click.Context):
     formatter_class = _Formatter
 
 
-def fit_help(command: click.Command) -> None:
-    """Make the help of a command, and of those below it, fit the terminal."""
-    command.context_class = HelpContext
-    command.short_help = command.get_short_help_str(
-        _SUMMARY_CHARACTERS
-    )  # click cuts it off otherwise
+COMMON = (
+    "agent_card",
+    "output",
+    "transport",
+    "a2a_version",
+    "timeout",
+    "insecure",
+    "verbose",
+)
+"""The shared options in the help of each command that calls an agent."""
+
+
+class HelpfulCommand(click.Command):
+    """A command whose help has its own options first, and examples at the end.
+
+    The options that all commands take are described once, by ``holdfast help options``. The help
+    of a command lists some of them, and those that the environment or a file sets.
+
+    Args:
+        args: The arguments of `click.Command`.
+        examples: Command lines, one on each line.
+        common: The shared options to list, by name.
+        attributes: The keyword arguments of `click.Command`.
+    """
+
+    context_class = HelpContext
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: str = "",
+        common: Sequence[str] = COMMON,
+        **attributes: Any,
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self._examples = textwrap.dedent(examples).strip("\n")
+        self._common = common
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, and some of those that all commands take."""
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            if isinstance(param, SettingOption | SharedFlag) and param.section:
+                if param.name in self._common or param.is_stated(ctx):
+                    common += filter(None, [param.brief_record(ctx)])
+            elif isinstance(param, click.Option):
+                is_help = param is self.get_help_option(ctx)
+                (common if is_help else own).extend(filter(None, [param.get_help_record(ctx)]))
+        sections = [("Options", own), ("Common options", common)]
+        if not own or not self._common:
+            sections = [("Options", own + common)]
+        for title, rows in sections:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+        if self._common or isinstance(self, click.Group):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(_MORE_OPTIONS)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        super().format_epilog(ctx, formatter)
+        if self._examples:
+            with formatter.section("Examples"):
+                formatter.write_text(f"\b\n{self._examples}")
+
+
+_MORE_OPTIONS = "All common options, their variables and files: holdfast help options"
+
+
+class HelpfulGroup(HelpfulCommand, click.Group):
+    """A group of commands with such help."""
+
+    command_class = HelpfulCommand
+    group_class = type
+
+    def __init__(self, *args: Any, common: Sequence[str] = (), **attributes: Any) -> None:
+        super().__init__(*args, common=common, **attributes)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, and the options."""
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+
+def _set_summary(command: click.Command) -> None:
+    """Keep click from cutting off the description of a command in a list of commands."""
+    command.short_help = command.get_short_help_str(_SUMMARY_CHARACTERS)
     if isinstance(command, click.Group) and not isinstance(command, LazyGroup):
         for below in command.commands.values():
-            fit_help(below)
+            _set_summary(below)
 
 
 class LazyCommand(NamedTuple):
@@ -113,10 +206,12 @@ class LazyCommand(NamedTuple):
 
     Attributes:
         place: Its module below `holdfast._cli.commands`, a colon, and its name there.
+        section: The section of the list of commands that has it.
         summary: The description in the list of commands: the first sentence of its help.
     """
 
     place: str
+    section: str
     summary: str
 
 
@@ -132,7 +227,7 @@ class _Commands(MutableMapping[str, click.Command]):
             module, _, attribute = self._lazy[name].place.partition(":")
             loaded = import_module(f"holdfast._cli.commands.{module}")
             self._loaded[name] = cast("click.Command", getattr(loaded, attribute))
-            fit_help(self._loaded[name])
+            _set_summary(self._loaded[name])
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
@@ -148,12 +243,12 @@ class _Commands(MutableMapping[str, click.Command]):
         return len(self._lazy.keys() | self._loaded.keys())
 
 
-class LazyGroup(click.Group):
+class LazyGroup(HelpfulGroup):
     """A group whose list of commands and completions import none of them.
 
     Args:
         lazy: The commands by name.
-        attributes: The arguments of `click.Group`.
+        attributes: The arguments of `HelpfulGroup`.
     """
 
     def __init__(self, *, lazy: Mapping[str, LazyCommand], **attributes: Any) -> None:
@@ -161,11 +256,23 @@ class LazyGroup(click.Group):
         self._lazy = lazy
         self.commands = _Commands(lazy)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  the base names it
+        formatter: click.HelpFormatter,
+    ) -> None:
         """Write the list of commands."""
-        rows = [(name, self._lazy[name].summary) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        sections = dict.fromkeys(command.section for command in self._lazy.values())
+        names = max(map(len, self._lazy))
+        for section in sections:
+            with formatter.section(section):
+                formatter.write_dl(
+                    [
+                        (name.ljust(names), command.summary)
+                        for name, command in self._lazy.items()
+                        if command.section == section
+                    ]
+                )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that begin with a text."""
@@ -174,3 +281,27 @@ class LazyGroup(click.Group):
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         items = [CompletionItem(name, help=self._lazy[name].summary) for name in names]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def shared_options_help(ctx: click.Context, title: str, after: str) -> str:
+    """Return the descriptions of the options that all commands take, by section.
+
+    Args:
+        ctx: The context of a command that has them all.
+        title: The text before them.
+        after: The text after them.
+    """
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for param in ctx.command.params:
+        if isinstance(param, SettingOption | SharedFlag) and param.section:
+            record = param.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(param.section, []).append(record)
+    formatter = ctx.make_formatter()
+    formatter.write_text(title)
+    for section, rows in sections.items():
+        with formatter.section(section):
+            formatter.write_dl(rows)
+    formatter.write_paragraph()
+    formatter.write_text(after)
+    return formatter.getvalue().rstrip("\n")

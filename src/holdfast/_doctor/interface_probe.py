@@ -1,11 +1,13 @@
 """Probes of one interface: requests for which no agent executes anything.
 
-Rules: a probe reads, names a task that does not exist, or is not valid; each is sent once, and has
-a timeout of its own. Credentials go to trusted origins only.
+Rules: a probe reads, names a task that does not exist, or is not valid, and has a timeout of its
+own. It is sent once, and once more if the connection broke: a single reset says nothing about an
+interface. Credentials go to trusted origins only.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,12 +17,12 @@ from holdfast import protocol as op
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._doctor.facts import InterfaceFacts, ListingFacts, ReplyFacts
 from holdfast._pipeline.versions import is_of_another_version
-from holdfast.errors import A2AError, A2ATimeoutError
+from holdfast.errors import A2AConnectionError, A2AError, A2ATimeoutError
 from holdfast.protocol import OLDER_VERSION
 from holdfast.types import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from holdfast._client.bare_client import BareClient
     from holdfast.extend import AnyCall, Call, Endpoint, HttpEngine, NetworkReach, Reply, Stream
@@ -36,6 +38,10 @@ T = TypeVar("T")
 REPLY_TIMEOUT_S = 15.0
 """Seconds in which a whole reply must arrive."""
 
+_BROKEN = frozenset({"disconnected", "truncated"})
+"""Failures of connections that were established."""
+_PAUSE_S = 0.5
+"""Seconds before a request whose connection broke is sent once more."""
 _PAGE_SIZE = 5
 _HISTORY_LENGTH = 100
 _FUTURE = "2999-01-01T00:00:00Z"
@@ -133,9 +139,12 @@ class InterfaceProbe:
             call: The call.
             timeout: Seconds in which the reply must arrive; None for 15 s.
         """
-        request = self.client.unary(call, waits_for_task=timeout is not None)
+
+        def request() -> Coroutine[Any, Any, Reply[R]]:
+            return self.client.unary(call, waits_for_task=timeout is not None)
+
         try:
-            reply: Reply[R] = await _bounded(request, call, timeout or REPLY_TIMEOUT_S)
+            reply = await _bounded(request, call, timeout or REPLY_TIMEOUT_S)
         except A2AError as error:
             return ProbeReply(self._facts_of(error), None)
         return ProbeReply(ReplyFacts.of_result(reply.headers), reply.value)
@@ -175,7 +184,7 @@ class InterfaceProbe:
         if endpoint is not None:
             call = msgspec.structs.replace(call, endpoint=endpoint)
         try:
-            reply: Reply[Any] = await _bounded(self.client.unary(call), call)
+            reply = await _bounded(lambda: self.client.unary(call), call)
         except A2AError as error:
             is_fatal = error.http_status in {None, 401, 403}
             return TaskProbeResult(
@@ -246,8 +255,9 @@ class InterfaceProbe:
         headers = {"content-type": "application/json", "accept": "application/json"}
         call, url = self._carrier(), self.endpoint.interface.url
         try:
-            request = self.client.send_raw(call, "POST", url, headers, body)
-            reply = await _bounded(request, call)
+            reply = await _bounded(
+                lambda: self.client.send_raw(call, "POST", url, headers, body), call
+            )
             self.client.raise_for_jsonrpc_error(request_id, reply)
         except A2AError as error:
             return self._facts_of(error)
@@ -256,9 +266,9 @@ class InterfaceProbe:
     async def _get(self, url: str) -> ReplyFacts:
         """Get an unknown path, which needs no credentials."""
         call = self._carrier(is_anonymous=True)
-        request = self.client.send_raw(call, "GET", url, {"accept": "application/json"})
+        headers = {"accept": "application/json"}
         try:
-            reply = await _bounded(request, call)
+            reply = await _bounded(lambda: self.client.send_raw(call, "GET", url, headers), call)
         except A2AError as error:
             return self._facts_of(error)
         facts = ReplyFacts.of_result(reply.headers, reply.status)
@@ -278,10 +288,21 @@ class InterfaceProbe:
 
 
 async def _bounded(
-    request: Coroutine[Any, Any, T], call: AnyCall, seconds: float = REPLY_TIMEOUT_S
+    request: Callable[[], Coroutine[Any, Any, T]],
+    call: AnyCall,
+    seconds: float = REPLY_TIMEOUT_S,
 ) -> T:
+    """Make a request within a time limit; a read once more if the connection broke."""
     async with CancelScope.within(seconds):
-        return await request
+        if call.operation.safety != "read":
+            return await request()
+        try:
+            return await request()
+        except A2AConnectionError as error:
+            if error.failure not in _BROKEN:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+        return await request()
     raise A2ATimeoutError(
         f"no whole answer came within {seconds:g} s",
         phase="idle",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from holdfast._cli.commands import execute
+from holdfast._cli.groups import HelpfulGroup
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, with_options
 from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path, setting_option
 from holdfast._cli.options.settings import read_settings
@@ -85,29 +86,36 @@ OAUTH = (
 )
 
 
-@click.group("auth", context_settings=CONTEXT)
+@click.group("auth", cls=HelpfulGroup, context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def auth(**_options: object) -> None:
-    """Log in at an agent, so that later commands send its token."""
+    """Log in to an agent with OAuth; later commands send its token."""
 
 
-@auth.command("login", context_settings=CONTEXT)
+@auth.command(
+    "login",
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast auth login -a https://agent.example.com --client-id my-app \\\n"
+        "    --issuer https://id.example.com\n"
+    ),
+)
 @with_options(OAUTH, EVERYWHERE)
 @click.pass_context
 def login(ctx: click.Context, /, **options: Any) -> int:
-    """Get a token for an agent by OAuth 2 or OpenID Connect, and keep it for later commands.
+    """Get a token for an agent by OAuth 2 or OpenID Connect, and store it for later commands.
 
     With the flow device-code, the default, a person opens an address on any device and enters a
     code; with authorization-code, a person logs in with a browser on this machine; with
     client-credentials, the program logs in by itself.
 
-    The authorization server is the one of --issuer, or the one that the agent's card names
-    at an origin of --trust-server. The client's secret, if it has one, is read from the
-    environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not kept.
+    The authorization server is the one of --issuer, or the one that the agent's card names, if
+    --trust-server allows its origin. The client's secret, if it has one, is read from the
+    environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not stored.
 
-    The token is for the agent's origin and goes nowhere else. It is kept below
-    ~/.config/holdfast/logins in files that only you can read, and renewed when it expires.
-    --bearer and --api-key take precedence over it.
+    The token is sent to the agent's origin only. It is stored below ~/.config/holdfast/logins in
+    files that only you can read, and renewed when it expires. --bearer and --api-key take
+    precedence over it.
     """
     from holdfast._cli.agent.login import log_in
     from holdfast._cli.agent.login_request import LoginRequest
@@ -120,7 +128,7 @@ def login(ctx: click.Context, /, **options: Any) -> int:
 @with_options(EVERYWHERE)
 @click.pass_context
 def logout(ctx: click.Context, /, **_options: object) -> int:
-    """Forget the token of an agent. It is not revoked at the authorization server."""
+    """Delete the stored token of an agent. It is not revoked at the authorization server."""
     from holdfast._cli.agent.login import log_out
 
     return execute(ctx, log_out)
@@ -130,10 +138,10 @@ def logout(ctx: click.Context, /, **_options: object) -> int:
 @with_options(EVERYWHERE)
 @click.pass_context
 def status(ctx: click.Context, /, **_options: object) -> int:
-    """Show whether there is a token for an agent, and until when; never the token.
+    """Show whether there is a stored token for an agent, and when it expires; never the token.
 
-    Without an agent, which a file found in the working directory does not name here, all logins
-    are shown.
+    Without an agent, all logins are shown. A file found in the working directory does not name
+    the agent here.
     """
     from holdfast._cli.agent.login import show_all_logins, show_login
     from holdfast._cli.execution import announce

@@ -14,6 +14,7 @@ import click
 
 from holdfast._cli.commands import execute
 from holdfast._cli.errors import AUTH, CommandError, Failure
+from holdfast._cli.groups import HelpfulGroup
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, LINES, with_options
 
 if TYPE_CHECKING:
@@ -44,13 +45,20 @@ _MAX_SHOWN_VIOLATIONS = 20
 """Maximum number of faults to report one by one."""
 
 
-@click.group("card", context_settings=CONTEXT)
+@click.group("card", cls=HelpfulGroup, context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def card(**_options: object) -> None:
-    """Show an agent's card, and check it."""
+    """Fetch and validate an agent's card."""
 
 
-@card.command("get", context_settings=CONTEXT)
+@card.command(
+    "get",
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast card get -a https://agent.example.com\n"
+        "holdfast card get -a localhost:9999 --validate -o json\n"
+    ),
+)
 @with_options(CARD, LINES, EVERYWHERE)
 @click.pass_context
 def card_get(ctx: click.Context, /, **options: Any) -> int:

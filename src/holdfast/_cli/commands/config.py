@@ -10,7 +10,7 @@ from holdfast._cli.commands.auth import OAUTH
 from holdfast._cli.commands.conformance import TCK
 from holdfast._cli.commands.task import PUSHING
 from holdfast._cli.environment import LOGINS
-from holdfast._cli.groups import HelpContext
+from holdfast._cli.groups import HelpContext, HelpfulCommand, HelpfulGroup, shared_options_help
 from holdfast._cli.options.flags import (
     CONTEXT,
     EVERYWHERE,
@@ -27,18 +27,24 @@ from holdfast._cli.options.parameters import Choice, configuration_of, notices
 from holdfast._cli.options.settings import effective
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["completion", "config", "show_help"]
 
 
-@click.group("config", context_settings=CONTEXT)
+@click.group("config", cls=HelpfulGroup, context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def config(**_options: object) -> None:
-    """Show the settings in effect."""
+    """Show the settings in effect, and their sources."""
 
 
-@config.command("show", context_settings=CONTEXT)
+@config.command(
+    "show",
+    context_settings=CONTEXT,
+    common=("output", "config"),
+)
 @with_options(
     EVERYWHERE,
     REPLY,
@@ -53,16 +59,16 @@ def config(**_options: object) -> None:
 )
 @click.pass_context
 def config_show(ctx: click.Context, /, **_options: object) -> None:
-    """Show each setting as it is in effect, and where its value comes from.
+    """Show each setting in effect, and the source of its value.
 
-    A flag beats the environment, which beats the local .env file (of the working directory or
-    above it, or the one that --config names), which beats ~/.config/a2a-cli/.env, which beats the
-    default. Nothing is changed: edit the files.
+    A flag takes precedence over the environment, then comes the local .env file (in the working
+    directory or above it, or the one of --config), then ~/.config/a2a-cli/.env, then the default.
+    To change a setting, edit the file.
 
-    A file that is yours and has mode 0600, at ~/.config/a2a-cli/.env or named by --config, decides
-    every setting. Any other, such as one that is found in a working directory, may name the agent
-    and say how output looks; beyond that it may only make a command stricter. What is ignored is
-    named on stderr.
+    A file that you own and that has mode 0600, at ~/.config/a2a-cli/.env or named by --config, may
+    set everything. Any other file, such as one found in a working directory, may name the agent
+    and set the output format; beyond that it may only make a command stricter. Ignored lines are
+    reported on stderr.
     """
     from holdfast._cli.output import output_for
     from holdfast._cli.output.base import Notice, SettingsShown
@@ -93,13 +99,13 @@ def _logins(environment: CliEnvironment) -> tuple[dict[str, str], list[str]]:
     return {login.agent: str(store.path(login.agent)) for login in logins}, problems
 
 
-@click.command("completion", context_settings=CONTEXT)
+@click.command("completion", cls=HelpfulCommand, context_settings=CONTEXT, common=())
 @click.argument("shell", type=Choice(["bash", "fish", "zsh"]))
 @click.pass_context
 def completion(ctx: click.Context, /, shell: str) -> None:
-    """Write a script with which SHELL completes commands, options and their values.
+    """Print a completion script for SHELL: commands, options and their values.
 
-    For bash, put this into ~/.bashrc: eval "$(holdfast completion bash)". For zsh, into ~/.zshrc:
+    For bash, add this line to ~/.bashrc: eval "$(holdfast completion bash)". For zsh, to ~/.zshrc:
     eval "$(holdfast completion zsh)". For fish: holdfast completion fish >
     ~/.config/fish/completions/holdfast.fish
     """
@@ -118,16 +124,29 @@ def _complete_command(ctx: click.Context, _param: click.Parameter, incomplete: s
     for word in ctx.params.get("words") or ():
         command = command.get_command(ctx, word) if isinstance(command, click.Group) else None
     names = command.list_commands(ctx) if isinstance(command, click.Group) else []
+    names += [] if ctx.params.get("words") else _TOPICS
     return [name for name in names if name.startswith(incomplete)]
 
 
-@click.command("help", context_settings=CONTEXT)
+@click.command(
+    "help",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    common=(),
+    examples=("holdfast help send\nholdfast help task push-config\nholdfast help options\n"),
+)
 @click.argument("words", nargs=-1, metavar="[COMMAND]...", shell_complete=_complete_command)
 @click.pass_context
 def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show how to use the tool or a command."""
+    """Show help for the tool, a command or a topic.
+
+    Topics: options (the options that all commands take), exit-codes.
+    """
     above = ctx.find_root()
     command = above.command
+    if len(words) == 1 and (topic := _TOPICS.get(words[0])) is not None:
+        click.echo(topic(HelpContext(command, obj=ctx.obj, **_help_settings())))
+        return
     for word in words:
         child = command.get_command(above, word) if isinstance(command, click.Group) else None
         if child is None:
@@ -136,6 +155,48 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
         command = child
         above = HelpContext(command, parent=above, info_name=word, **_help_settings())
     click.echo(command.get_help(above))
+
+
+def _help_on_options(ctx: click.Context) -> str:
+    return shared_options_help(
+        ctx,
+        "Options that all commands take, before or after the command's name:",
+        "Each can also be set by the environment variable in its description, or in a .env file "
+        "under that name: in the working directory or above it, or in ~/.config/a2a-cli/.env. A "
+        "flag takes precedence over the environment, which takes precedence over files. "
+        "holdfast config show lists the values in effect; holdfast config show --help says what "
+        "which file may set.",
+    )
+
+
+def _help_on_exit_codes(ctx: click.Context) -> str:
+    formatter = ctx.make_formatter()
+    formatter.write_text("Exit codes of all commands:")
+    with formatter.indentation():
+        formatter.write_dl(_EXIT_CODES)
+    formatter.write_paragraph()
+    formatter.write_text(
+        "A task that failed exits with 0, because the command itself succeeded: the state in the "
+        "output says how the task ended."
+    )
+    return formatter.getvalue().rstrip("\n")
+
+
+_EXIT_CODES = [
+    ("0", "success"),
+    ("1", "the command failed"),
+    ("2", "wrong usage; nothing was sent"),
+    ("3", "the agent cannot be reached"),
+    ("4", "authentication failed"),
+    ("5", "timeout"),
+    ("130", "interrupted by Ctrl-C"),
+    ("141", "the reader of the output closed it (SIGPIPE)"),
+    ("143", "terminated by SIGTERM"),
+]
+_TOPICS: Mapping[str, Callable[[click.Context], str]] = {
+    "options": _help_on_options,
+    "exit-codes": _help_on_exit_codes,
+}
 
 
 def _help_settings() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
+from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, LINES, with_options
 from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path, setting_option
 from holdfast._cli.options.values import read_id
@@ -57,16 +58,22 @@ _MEASURING = (
 )
 
 
-@click.command("conformance", context_settings=CONTEXT)
+@click.command(
+    "conformance",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    examples=("holdfast conformance -a localhost:9999 --tck ~/a2a-tck --level all\n"),
+)
 @with_options(_MEASURING, LINES, EVERYWHERE)
 @click.pass_context
 def conformance(ctx: click.Context, /, **options: Any) -> int:
-    """Check an agent with the A2A TCK, the protocol's own test kit, in a process of its own.
+    """Run the A2A TCK, the protocol's test kit, against an agent.
 
     The TCK sends messages, which the agent executes; some of its tests expect an agent that plays
-    the TCK's own scenarios. It runs in its own directory, and ends with --timeout and with Ctrl-C.
-    The command shows how many tests passed and failed, and why each failed test did. Secrets are
-    passed in the environment of the TCK; that of protocol 1.0 takes none.
+    the TCK's own scenarios. The kit runs in its own directory and in a process of its own; it ends
+    with --timeout and with Ctrl-C. The command shows how many tests passed and failed, and why
+    each failed test did. Secrets are passed in the environment of the TCK; the TCK of protocol 1.0
+    takes none.
 
     Conformance is pass, fail, partial (the agent omits something that it should do, but need not)
     or, if no test was completed, not measured. Exit codes: 0 if conformance was measured, also

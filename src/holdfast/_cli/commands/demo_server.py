@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._cli.errors import Failure
+from holdfast._cli.groups import HelpfulCommand
+from holdfast._cli.options.flags import CONTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast._cli.demo_agent import WrittenFault
     from holdfast._cli.environment import CliEnvironment
 
-__all__ = ["demo_server"]
+__all__ = ["demo_server", "server"]
 
 DEFAULT_PORT = 9999
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  to say how to reach who listens there
@@ -56,37 +58,45 @@ class _Host(click.ParamType[str]):
         return str(value) or self.fail("say 0.0.0.0 for every address of this machine", param, ctx)
 
 
-class _DemoCommand(click.Command):
+class _DemoCommand(HelpfulCommand):
     """Adds the words and the faults to the help."""
 
-    def format_epilog(
-        self,
-        ctx: click.Context,  # noqa: ARG002  the base names it
-        formatter: click.HelpFormatter,
-    ) -> None:
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the words and the faults, and the examples."""
         from holdfast._cli.demo_agent import faults_text, help_text
 
         for title, text in (("Words", help_text()), ("Faults", faults_text())):
             with formatter.section(title):
                 formatter.write_text(f"\b\n{text}")
+        super().format_epilog(ctx, formatter)
 
 
 @click.command(
-    "demo-server", cls=_DemoCommand, context_settings={"help_option_names": ["-h", "--help"]}
+    "demo-server",
+    cls=_DemoCommand,
+    context_settings=CONTEXT,
+    common=(),
+    examples=(
+        "holdfast demo-server --port 0\n"
+        "holdfast demo-server --faults cut:3,2xrate-limit:1,reset\n"
+        "holdfast demo-server --faults bad-day\n"
+    ),
 )
 @click.option(
     "--host",
+    metavar="ADDRESS",
     type=_Host(),
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on.",
+    help="Address to listen on.",
 )
 @click.option(
     "--port",
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
-    help="The port; 0 takes a free one.",
+    help="Port; 0 for any free one.",
 )
 @click.option(
     "--faults",
@@ -101,12 +111,12 @@ def demo_server(
 ) -> int:
     """Run a demo agent on this machine, until Ctrl-C.
 
-    It speaks JSON-RPC and HTTP+JSON. If a message begins with one of the words below, the agent
-    behaves as described there; it echoes every other message. It stores push notification
-    configurations, and sends no notifications.
+    The agent speaks JSON-RPC and HTTP+JSON. A message that begins with one of the words below
+    makes it behave as described there; it answers every other message with a short text. It stores
+    push notification configurations, but sends no notifications.
 
-    With --faults, requests fail: of each new message, the first request meets the first fault,
-    the next one (sent again, or asking for the task) the second, until none is left.
+    With --faults, requests fail: the first request of each new message meets the first fault, the
+    next request (a retry, or a query of the task) the second one, until none is left.
     """
     from holdfast._cli.output.base import Failed
 
@@ -119,6 +129,17 @@ def demo_server(
         output_for("text").emit(Failed(ended.failure))
         return ended.failure.exit
     return 0
+
+
+server = HelpfulCommand(
+    "server",
+    context_settings=CONTEXT,
+    common=(),
+    params=demo_server.params,
+    callback=demo_server.callback,
+    help="Do the same as demo-server, under its other name.\n\nThe a2a-cli specification has both "
+    "names. holdfast demo-server --help describes the agent and the faults.",
+)
 
 
 class _Ended:

@@ -16,6 +16,7 @@ import click
 
 from holdfast._cli.commands import execute
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE_BRIEFLY, LINES, with_options
 
 if TYPE_CHECKING:
@@ -28,11 +29,17 @@ __all__ = ["doctor"]
 
 _EXAMINING = (
     click.option(
+        "--problems",
+        "only_problems",
+        is_flag=True,
+        help="Show only problems and warnings.",
+    ),
+    click.option(
         "--send",
         "sends",
         metavar="TEXT",
-        help="Send this text as a message, once: the agent executes it. Checks "
-        "streams, and the agent's records of messages.",
+        help="Send this text as a message, once; the agent executes it. Checks streams, and the "
+        "agent's records of messages.",
     ),
     click.option(
         "--twice",
@@ -43,22 +50,30 @@ _EXAMINING = (
 )
 
 
-@click.command("doctor", context_settings=CONTEXT)
+@click.command(
+    "doctor",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast doctor -a https://agent.example.com\n"
+        "holdfast doctor -a localhost:9999 --send 'Hello' --problems\n"
+    ),
+)
 @with_options(_EXAMINING, LINES, EVERYWHERE_BRIEFLY)
 @click.pass_context
 def doctor(ctx: click.Context, /, **options: Any) -> int:
-    """Examine an agent: observations, their consequences for callers, and advice.
+    """Diagnose an agent: what is wrong, what it means for callers, and what to do.
 
-    Checks the card, addresses, TLS, clocks, versions of the protocol, authentication, errors,
-    the list of tasks and subscriptions. Nothing is sent that the agent would execute: some ten
-    requests to each interface read, name a task that does not exist, or are invalid. Streams, and
-    the agent's records of messages, are checked only with --send.
+    Checks the card, addresses, TLS, clocks, protocol versions, authentication, errors, the list of
+    tasks and subscriptions. Nothing is sent that the agent would execute: about ten requests to
+    each interface read, name a task that does not exist, or are invalid. Streams, and the agent's
+    records of messages, are checked only with --send.
 
-    It takes no longer than --timeout; half of that is for watching the message that was sent.
+    --timeout limits the whole diagnosis; half of it is for following the message that was sent.
     Ctrl-C shows the findings so far. With -o json the document has the findings, and the error if
     there is one.
 
-    Exit codes: 0 if there is no problem, whatever the warnings; 3, 4 and 5 if every call would end
+    Exit codes: 0 if there is no problem, whatever the warnings; 3, 4 or 5 if every call would fail
     with that code, because the agent cannot be reached, requires other credentials, or takes too
     long; 1 if there are other problems.
     """
@@ -73,7 +88,12 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
     return execute(
         ctx,
         lambda session, output: _examine(
-            session, output, send=text, twice=twice, environment=environment
+            session,
+            output,
+            send=text,
+            twice=twice,
+            only_problems=options["only_problems"],
+            environment=environment,
         ),
         needs_card=True,
     )
@@ -85,6 +105,7 @@ async def _examine(
     *,
     send: str | None,
     twice: bool,
+    only_problems: bool,
     environment: CliEnvironment,
 ) -> None:
     """Examine the agent, and show the findings.
@@ -94,6 +115,7 @@ async def _examine(
         output: Where findings are shown.
         send: The text of a message that may be sent.
         twice: Whether the message may be sent a second time.
+        only_problems: Whether to show problems and warnings only.
         environment: The environment of the command.
 
     Raises:
@@ -141,14 +163,16 @@ async def _examine(
     except asyncio.CancelledError:
         output.emit(ProgressLine(""))
         session.task = examination.task
-        output.emit(DiagnosisShown(examination.diagnosis(), is_last=True))
+        output.emit(DiagnosisShown(examination.diagnosis(), only_problems, is_last=True))
         raise
     output.emit(ProgressLine(""))
     output.emit(
-        DiagnosisShown(diagnosis, is_last=diagnosis.error is None and diagnosis.is_healthy)
+        DiagnosisShown(
+            diagnosis, only_problems, is_last=diagnosis.error is None and diagnosis.is_healthy
+        )
     )
-    if send is None and diagnosis.error is None:
-        output.emit(Notice.hint("--send TEXT shows more; the agent executes the text, once"))
+    if send is None and diagnosis.error is None and not only_problems:
+        output.emit(Notice.hint("--send TEXT checks more; the agent executes the text, once"))
     _judge(diagnosis)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.errors import INTERRUPTED, CommandError, Failure
+from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.configuration import DEFAULT, FLAG, Source
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, POLLING, with_options
 from holdfast._cli.options.masking import masked_reference
@@ -154,33 +155,41 @@ _RESUMING = (
 )
 
 
-@click.command("run", context_settings=CONTEXT)
+@click.command(
+    "run",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast run -a localhost:9999 --input questions.txt --results answers.jsonl \\\n"
+        "    --journal calls.db --rate 50/s\n"
+    ),
+)
 @with_options(_RUNNING, POLLING, EVERYWHERE)
 @click.pass_context
 def run_lines(ctx: click.Context, /, **options: Any) -> int:
-    """Send many messages, a few at a time, each once, whatever happens to the command.
+    """Send many messages from a file, each once; the same command resumes after a crash.
 
     Each line of --input is a message: text; a JSON string; a Message of the protocol; or an
-    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. An
-    object with another member is an error: the member would be dropped. Each line of
-    --results is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
-    "error" in place of the task. Results come in the order in which they arrive.
+    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. An object with
+    another member is an error. Each line of --results is the result of one line: {"id": …, "line":
+    n, "digest": …, "task": {…}}, with "message" or "error" instead of the task. Results are
+    written in the order in which they arrive.
 
-    After any end, a crash or an interruption, the same command resumes the run: lines with a
-    result are done, messages that were sent are waited for, the rest is sent, and so is a line
-    whose error has "executed": false. --timeout is the time of each answer.
+    After a crash or an interruption, the same command resumes the run: lines with a result are
+    skipped, messages that were sent are waited for, and the others are sent, including lines whose
+    error has "executed": false. --timeout limits each answer.
 
     A line is recognized by its id, or else by its content, at any position: the same line twice is
     two messages, a changed line is another message, and an id whose message has changed is an
     error. Results of other inputs stay in the file, and count for lines with the same content.
 
-    Ctrl-C stops sending and waits for the messages in flight; a second one leaves them to the
-    agent and to the next run. While the agent cannot be reached, also at the start, nothing is
-    sent; after 5 minutes the run ends as by a second Ctrl-C. A host name that does not exist, a
-    missing card and credentials that the agent refuses end the run at once.
+    Ctrl-C or SIGTERM stops sending and waits for the messages in flight; a second one leaves them
+    to the agent and to the next run. While the agent cannot be reached, nothing is sent; after 5
+    minutes the run ends as by a second Ctrl-C. A host name that does not exist, a missing card and
+    credentials that the agent refuses end the run at once.
 
-    Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if one has
-    an error instead, or is not a message; 3 or 4 if the agent cannot be reached or refuses
+    Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if a line
+    has an error instead, or is not a message; 3 or 4 if the agent cannot be reached or refuses
     the credentials.
     """
     from holdfast._cli.agent.credentials import bind
@@ -233,20 +242,25 @@ def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
         yield from ("--timeout", shown_duration(settings.timeout))
 
 
-@click.command("resume", context_settings=CONTEXT)
+@click.command(
+    "resume",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    examples=("holdfast resume --journal calls.db --list\nholdfast resume --journal calls.db\n"),
+)
 @with_options(_RESUMING, EVERYWHERE)
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> int:
     """Resume the calls of a journal that have no outcome, and show the outcome of each.
 
-    A crash, a timeout or an interruption leaves such calls. Nothing is sent again: a known
+    A crash, a timeout or an interruption leaves such calls. No message is sent again: a known
     task is waited for, an unknown one is searched for. The calls to all agents are resumed,
     agent by agent, each at the address in the journal; --agent-card (or --endpoint) on the
     command line limits that to one agent. An agent that only the environment or a settings file
     names does not limit it.
 
     A call that another process works on is reported and left to that process; after a crash,
-    finding out takes some seconds. With -o json each call is one line: its task or message, or
+    detecting that takes some seconds. With -o json each call is one line: its task or message, or
     the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if one has
     none.
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
+from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.flags import (
     AUTHORIZING,
     CONTEXT,
@@ -98,7 +99,7 @@ _ORDER = "holdfast._cli.commands.send.order"
 _MEDIA_TYPE = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?"
 
 
-class _PartsCommand(click.Command):
+class _PartsCommand(HelpfulCommand):
     """A command that knows in which order its part flags were given.
 
     click gathers the values of each option; the order between options only its parser knows.
@@ -151,17 +152,37 @@ def _drafts(ctx: click.Context) -> list[Draft]:
     return drafts
 
 
-@click.command("send", cls=_PartsCommand, context_settings=CONTEXT)
+@click.command(
+    "send",
+    cls=_PartsCommand,
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast send -a https://agent.example.com 'How far is the moon?'\n"
+        "holdfast send -a localhost:9999 --stream 'Write a haiku'\n"
+        "holdfast send -a localhost:9999 'Summarize this' --file report.pdf\n"
+        "holdfast send -a localhost:9999 --task-id ID 'Yes, book it'\n"
+        "git diff | holdfast send -a localhost:9999 -o json -\n"
+    ),
+)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
 @with_options(
-    _PARTS, REPLY, METADATA, MESSAGE_METADATA, WAITING, AUTHORIZING, POLLING, STREAMING, EVERYWHERE
+    STREAMING,
+    WAITING,
+    REPLY,
+    _PARTS,
+    METADATA,
+    MESSAGE_METADATA,
+    AUTHORIZING,
+    POLLING,
+    EVERYWHERE,
 )
 @click.pass_context
 def send(ctx: click.Context, /, **options: Any) -> int:
-    """Send a message, and wait for the outcome, or follow its events with --stream.
+    """Send a message and wait for the result; with --stream, show events as they arrive.
 
-    The message is TEXT, or parts in the order of their flags, or both; TEXT - reads standard
-    input. It is never sent twice.
+    The message is TEXT, or the parts of --text, --file and --data in their order, or both. TEXT
+    can be - for standard input. A message is sent once: if the reply is lost, the command searches
+    for its task, and does not send the message again.
     """
     from holdfast._cli.agent import actions
     from holdfast._cli.options.parts import read_parts
@@ -182,25 +203,31 @@ def send(ctx: click.Context, /, **options: Any) -> int:
     )
 
 
-@click.command("chat", context_settings=CONTEXT)
+@click.command(
+    "chat",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast chat -a localhost:9999\nholdfast chat -a localhost:9999 --context-id ID\n"
+    ),
+)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
 @with_options(REPLY, METADATA, MESSAGE_METADATA, POLLING, EVERYWHERE)
 @click.pass_context
 def chat(ctx: click.Context, /, **options: Any) -> int:
-    """Talk to an agent at a terminal, line by line.
+    """Talk to an agent interactively, line by line.
 
-    Each line is a message in the context of the earlier ones, and TEXT is the first; if the agent
-    asks for input, the next line is the reply. Answers are shown as they arrive, and resumed after
-    a cut connection. --timeout is the time of each answer.
+    Each line is a message, sent in the context of the messages before it. TEXT is the first. If
+    the agent asks for input, the next line is the reply. Answers are shown as they arrive, and
+    resumed after a cut connection. --timeout limits each answer.
 
-    A line that ends in a backslash continues on the next one; pasted text is one message, if the
-    terminal marks it as pasted. An empty line follows the task again that Ctrl-C left.
-    /help shows the commands of the chat; a line with a slash and one word is never sent, but
-    //WORD sends /WORD.
+    A line that ends in a backslash continues on the next line. Pasted text is one message if the
+    terminal marks it as pasted. /help lists the commands; //WORD sends /WORD to the agent. The
+    arrow keys recall earlier lines; they are not stored.
 
-    Ctrl-C stops following an answer, and the agent continues its work; the next line is a new
-    message. At an empty line, Ctrl-C ends the chat, as Ctrl-D does. Nothing is remembered: the
-    last line on stderr is the command that continues the conversation.
+    Ctrl-C stops an answer; the agent continues its work, and an empty line follows the task again.
+    Ctrl-C at an empty line, Ctrl-D or /exit ends the command. The last line on stderr is the
+    command that continues later.
 
     Without a terminal, TEXT is sent as by holdfast send.
     """

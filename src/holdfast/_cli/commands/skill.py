@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.groups import HelpfulGroup
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, with_options
 from holdfast._cli.options.parameters import ParsedParam, complete_path
 from holdfast._cli.options.values import read_directory
@@ -30,13 +31,18 @@ _WRITTEN = ".written-by-holdfast"
 """The file with the names of the written files, one on each line."""
 
 
-@click.group("skill", context_settings=CONTEXT)
+@click.group("skill", cls=HelpfulGroup, context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def skill(**_options: object) -> None:
-    """Teach a coding agent this command, with the Agent Skill that comes with it."""
+    """Install the Agent Skill, which teaches coding agents this command."""
 
 
-@skill.command("install", context_settings=CONTEXT)
+@skill.command(
+    "install",
+    context_settings=CONTEXT,
+    examples=("holdfast skill install\nholdfast skill install --to ~\n"),
+    common=(),
+)
 @click.option(
     "--to",
     "scope",
@@ -55,7 +61,7 @@ def skill(**_options: object) -> None:
 def skill_install(
     ctx: click.Context, /, scope: str, *, overwrite: bool, **_options: object
 ) -> int:
-    """Put the skill where coding agents look for it: DIRECTORY/.agents/skills/holdfast."""
+    """Install the skill below DIRECTORY, in .agents/skills/holdfast."""
     from importlib import resources
 
     from holdfast._cli.output.base import OutputError, write

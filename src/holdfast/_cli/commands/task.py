@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
+from holdfast._cli.groups import HelpfulGroup
 from holdfast._cli.options.flags import (
     AUTHORIZING,
     CONTEXT,
@@ -114,18 +115,25 @@ _SAVING = (
 )
 
 
-@click.group("task", context_settings=CONTEXT)
+@click.group("task", cls=HelpfulGroup, context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def task(**_options: object) -> None:
-    """Show tasks, follow them, save their artifacts, cancel them."""
+    """Show, list, follow, cancel and download tasks; configure push notifications."""
 
 
-@task.command("get", context_settings=CONTEXT)
+@task.command(
+    "get",
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast task get -a localhost:9999 TASK_ID\n"
+        "holdfast task get -a localhost:9999 TASK_ID --wait --history 5\n"
+    ),
+)
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(HISTORY, WAITING, AUTHORIZING, POLLING, LINES, EVERYWHERE)
+@with_options(WAITING, HISTORY, AUTHORIZING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, task_id: str, **options: Any) -> int:
-    """Show a task as it stands, or with --wait as soon as it ends or waits for a person."""
+    """Show a task; with --wait, once it ends or waits for a person."""
     from holdfast._cli.agent import actions
 
     return execute(
@@ -136,7 +144,14 @@ def task_get(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     )
 
 
-@task.command("list", context_settings=CONTEXT)
+@task.command(
+    "list",
+    context_settings=CONTEXT,
+    examples=(
+        "holdfast task list -a localhost:9999 --status input-required\n"
+        "holdfast task list -a localhost:9999 --context-id ID --all -o json\n"
+    ),
+)
 @with_options(_LISTING, HISTORY, LINES, EVERYWHERE)
 @click.pass_context
 def task_list(ctx: click.Context, /, **options: Any) -> int:
@@ -166,12 +181,16 @@ def task_list(ctx: click.Context, /, **options: Any) -> int:
     )
 
 
-@task.command("subscribe", context_settings=CONTEXT)
+@task.command(
+    "subscribe",
+    context_settings=CONTEXT,
+    examples=("holdfast task subscribe -a localhost:9999 TASK_ID --stream\n"),
+)
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
+@with_options(STREAMING, AUTHORIZING, POLLING, EVERYWHERE)
 @click.pass_context
 def task_subscribe(ctx: click.Context, /, task_id: str, **_options: object) -> int:
-    """Subscribe to a task until it ends or waits for a person.
+    """Follow a task until it ends or waits for a person.
 
     With --stream, show each event as it arrives, beginning with the task; without it, show the
     task at the end. A stream that is cut is resumed.
@@ -185,12 +204,16 @@ def task_subscribe(ctx: click.Context, /, task_id: str, **_options: object) -> i
     )
 
 
-@task.command("download", context_settings=CONTEXT)
+@task.command(
+    "download",
+    context_settings=CONTEXT,
+    examples=("holdfast task download -a localhost:9999 TASK_ID --to results/\n"),
+)
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(_SAVING, EVERYWHERE)
 @click.pass_context
 def task_download(ctx: click.Context, /, task_id: str, **options: Any) -> int:
-    """Save the contents of a task's artifacts: files, texts and data.
+    """Save the artifacts of a task: files, texts and data.
 
     The agent names its files; unsafe names are replaced. A file that an artifact gives by its URL
     is fetched without credentials, up to 100 MiB, and not from a more private network than the
@@ -213,12 +236,16 @@ def task_download(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     )
 
 
-@task.command("cancel", context_settings=CONTEXT)
+@task.command(
+    "cancel",
+    context_settings=CONTEXT,
+    examples=("holdfast task cancel -a localhost:9999 TASK_ID\n"),
+)
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(METADATA, WAITING, POLLING, LINES, EVERYWHERE)
+@with_options(WAITING, METADATA, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_cancel(ctx: click.Context, /, task_id: str, **options: Any) -> int:
-    """Ask the agent to cancel a task, and wait until the task has ended."""
+    """Cancel a task, and wait until it has ended."""
     from holdfast._cli.agent import actions
 
     return execute(
@@ -291,13 +318,21 @@ _RECEIVING = (
 @task.group("push-config", context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def push_config(**_options: object) -> None:
-    """Configure and show the push notifications of a task.
+    """Manage the push notifications of a task.
 
-    Text shows no token and no credentials; -o json shows the configuration as the agent gave it.
+    Text output shows no token and no credentials; -o json shows the configuration as the agent
+    returned it.
     """
 
 
-@push_config.command("create", context_settings=CONTEXT)
+@push_config.command(
+    "create",
+    context_settings=CONTEXT,
+    examples=(
+        "A2ACLI_PUSH_TOKEN=$TOKEN holdfast task push-config create -a localhost:9999 TASK_ID \\\n"
+        "    https://me.example.com/push\n"
+    ),
+)
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @click.argument("url", metavar="URL", type=ParsedParam("url", read_push_url))
 @click.option(
@@ -336,7 +371,7 @@ def push_config_create(ctx: click.Context, /, task_id: str, url: str, **options:
 def push_config_get(
     ctx: click.Context, /, task_id: str, config_id: str, **_options: object
 ) -> int:
-    """Show one configuration of a task."""
+    """Show one push notification configuration of a task."""
     from holdfast._cli.agent import actions
 
     return execute(
@@ -352,7 +387,7 @@ def push_config_get(
 @with_options(_PAGES, LINES, EVERYWHERE)
 @click.pass_context
 def push_config_list(ctx: click.Context, /, task_id: str, **options: Any) -> int:
-    """List the configurations of a task."""
+    """List the push notification configurations of a task."""
     from holdfast._cli.agent import actions
 
     return execute(
@@ -386,17 +421,22 @@ def push_config_delete(
     )
 
 
-@push_config.command("receive", context_settings=CONTEXT)
+@push_config.command(
+    "receive",
+    context_settings=CONTEXT,
+    examples=("holdfast task push-config receive -a localhost:9999 TASK_ID --stream\n"),
+)
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(_RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
+@with_options(STREAMING, _RECEIVING, AUTHORIZING, EVERYWHERE)
 @click.pass_context
 def push_config_receive(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """Receive push notifications of a task until it ends or waits for a person.
 
-    Listens at a local address, registers it at the agent, and accepts only deliveries that carry
-    the secrets of the registration. With --stream, show each event as it arrives, with -o json
-    on a line of its own; without it, the task at the end. Deliveries may get lost: at the end, and
-    after a minute without one, the task is fetched. The configuration is deleted at the end.
+    The command listens at a local address, registers it at the agent, and accepts only deliveries
+    that carry the secrets of that configuration. With --stream, it shows each event as it arrives,
+    with -o json on a line of its own; without it, the task at the end. Deliveries may get lost, so
+    the task is fetched at the end, and after a minute without a delivery. The configuration is
+    deleted at the end, also after Ctrl-C and SIGTERM.
     """
     host, port = options["listen"]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast._cli.options.masking import hidden, hidden_params, masked_reference
-from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path
+from holdfast._cli.options.parameters import Choice, ParsedParam, SharedFlag, complete_path
 from holdfast._cli.options.parameters import setting_option as _option
 from holdfast._cli.options.values import (
     SHORT_BINDINGS,
@@ -83,20 +83,33 @@ def version_line() -> str:
     return f"holdfast {__version__}"
 
 
+_AGENT, _OUTPUT, _CREDENTIALS, _TRUST, _PROTOCOL, _SETTINGS = (
+    "Agent",
+    "Output",
+    "Credentials",
+    "TLS and signatures",
+    "Protocol",
+    "Settings",
+)
+"""The sections of ``holdfast help options``."""
+
+
 def _timeout(seconds: float) -> Callable[[F], F]:
     return _option(
         "--timeout",
+        section=_OUTPUT,
         metavar="DURATION",
         type=ParsedParam("duration", read_timeout),
         default=shown_duration(seconds),
         shown=shown_duration,
-        help="How long the command may take, such as 30s or 1m30s.",
+        help="Time limit of the command, such as 30s or 1m30s.",
     )
 
 
 TRUST = (
     _option(
         "--card-keys",
+        section=_TRUST,
         metavar="REF",
         type=ParsedParam("ref", read_id),
         shell_complete=complete_path,
@@ -106,16 +119,19 @@ TRUST = (
     _option(
         "--card-key-host",
         "card_key_hosts",
+        section=_TRUST,
         multiple=True,
         metavar="HOST",
         type=ParsedParam("host", read_id, r"[,\s]+"),
-        help="Host or origin whose key sets are trusted if the signature of a card names one "
-        "(jku); can be repeated.",
+        help="Host or origin whose key set is trusted if the signature of a card names it "
+        "(jku). Repeatable.",
     ),
     _option(
         "--require-signature",
+        section=_TRUST,
         is_flag=True,
-        help="Refuse an agent whose card is not verified, before anything is sent to it.",
+        help="Refuse an agent whose card has no verified signature, before anything is sent to "
+        "it.",
     ),
 )
 """Options about the signatures of cards."""
@@ -125,17 +141,20 @@ EVERYWHERE = (
     _option(
         "--agent-card",
         "-a",
+        section=_AGENT,
+        brief="The agent: host, URL or file of its card, or CATALOG#NAME.",
         metavar="REF",
         type=ParsedParam("ref", read_id),
         mask=masked_reference,
         shell_complete=complete_path,
         help="The agent, by its card: a host or origin (the well-known path is appended; a bare "
-        "host is called over https, localhost over http), a card's URL, a file:// URL or a path; "
-        "or CATALOG#NAME, an entry of a JSON catalog of agents at a path or URL.",
+        "host is called over https, localhost over http), the URL of a card, a file:// URL or a "
+        "path; or CATALOG#NAME, an entry of a JSON catalog of agents at a path or URL.",
     ),
     _option(
         "--endpoint",
         "-e",
+        section=_AGENT,
         metavar="URL",
         type=ParsedParam("url", read_endpoint),
         mask=masked_reference,
@@ -145,31 +164,38 @@ EVERYWHERE = (
     _option(
         "--output",
         "-o",
+        section=_OUTPUT,
+        brief="Output format.",
         type=Choice(OUTPUT_FORMATS, case_sensitive=False),
         default="text",
-        help="Output format: labelled lines, or one document of the protocol's own types.",
+        help="Output format: text is lines with labels, json one JSON document of the protocol's "
+        "own types.",
     ),
     _option(
         "--transport",
+        section=_PROTOCOL,
+        brief="Preferred binding: jsonrpc, rest or grpc. Repeatable.",
         multiple=True,
         metavar="BINDING",
         type=ParsedParam("binding", read_transport, r"[,\s]+"),
         show_default="the order of the card",
         shell_complete=_complete_transport,
-        help=f"Preferred binding ({', '.join(BINDINGS)}, or jsonrpc, rest, grpc); can be "
-        "repeated, best first. One that the card does not offer is skipped.",
+        help=f"Preferred binding: {', '.join(BINDINGS)}, or for short jsonrpc, rest, grpc. "
+        "Repeatable, best first. A binding that the card does not offer is skipped.",
     ),
     _option(
         "--a2a-version",
+        section=_PROTOCOL,
+        brief=f"Protocol version: {PROTOCOL_VERSION} or {OLDER_VERSION}.",
         metavar="VERSION",
         type=ParsedParam("version", read_version),
         show_default="the newest that the card declares",
-        help=f"Protocol version to speak: {PROTOCOL_VERSION} or {OLDER_VERSION}, and no other. "
-        f"Without it, {OLDER_VERSION} is spoken, with a warning, where the card declares nothing "
-        "newer.",
+        help=f"Protocol version: {PROTOCOL_VERSION} or {OLDER_VERSION}; no other is used. By "
+        f"default, {OLDER_VERSION} is used, with a warning, if the card declares nothing newer.",
     ),
     _option(
         "--bearer",
+        section=_CREDENTIALS,
         metavar="TOKEN",
         type=ParsedParam("token", read_bearer),
         mask=hidden,
@@ -178,72 +204,82 @@ EVERYWHERE = (
     ),
     _option(
         "--api-key",
+        section=_CREDENTIALS,
         metavar="KEY",
         type=ParsedParam("key", read_secret),
         mask=hidden,
-        help="API key, sent the way the card declares, or as the header X-API-Key. A flag shows "
+        help="API key, sent as the card declares, or as the header X-API-Key. A flag shows "
         "in the process table and the shell's history; the environment variable does not.",
     ),
     _option(
         "--svc-param",
+        section=_PROTOCOL,
         multiple=True,
         metavar="NAME:VALUE",
         type=ParsedParam("name:value", read_svc_param),
         shown=":".join,
         mask=hidden_params,
-        help="A2A service parameter to send with each request; can be repeated.",
+        help="A2A service parameter, sent as a header with each request. Repeatable.",
     ),
     _option(
         "--insecure",
+        section=_TRUST,
         is_flag=True,
         help="Do not verify TLS certificates; they are verified by default. For development only.",
     ),
     _timeout(DEFAULT_TIMEOUT_S),
     _option(
         "--config",
+        section=_SETTINGS,
         metavar="PATH",
         type=ParsedParam("path", read_id),
         is_eager=True,
         shell_complete=complete_path,
-        help="Read settings from this .env file in place of the one in the working directory or "
-        "above it. If it is yours and has mode 0600, it may set everything that flags can.",
+        help="Read settings from this .env file instead of the one in the working directory or "
+        "above it. A file that you own and that has mode 0600 may set everything that flags can.",
     ),
     _option(
         "--verbose",
         "-v",
+        section=_OUTPUT,
         is_flag=True,
         help="Show everything that was sent and received, not only the outcome.",
     ),
     _option(
         "--debug",
+        section=_OUTPUT,
         is_flag=True,
-        help="Log requests, replies, durations and retries on stderr. Never shows credentials.",
+        help="Log requests, replies, durations and retries on stderr, without credentials.",
     ),
     _option(
         "--client-cert",
+        section=_CREDENTIALS,
         metavar="PATH",
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="PEM file of a certificate to show to servers (mutual TLS); it may hold the key, "
-        "too. A key's password is read from the environment: A2ACLI_CLIENT_KEY_PASSWORD.",
+        help="PEM file of a client certificate (mutual TLS); it may contain the key. The password "
+        "of the key is read from the environment: A2ACLI_CLIENT_KEY_PASSWORD.",
     ),
     _option(
         "--client-key",
+        section=_CREDENTIALS,
         metavar="PATH",
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="PEM file of that certificate's key.",
+        help="PEM file of the key of the client certificate.",
     ),
     _option(
         "--extension",
+        section=_PROTOCOL,
         multiple=True,
         metavar="URI",
         type=ParsedParam("uri", read_extension, r"[,\s]+"),
-        help="A protocol extension that your messages follow, declared with each request; can be "
-        "repeated. An agent may require some.",
+        help="Protocol extension that your messages follow, declared with each request. "
+        "Repeatable. An agent may require some.",
     ),
     click.option(
         "--version",
+        cls=SharedFlag,
         is_flag=True,
         is_eager=True,
         expose_value=False,
@@ -254,18 +290,20 @@ EVERYWHERE = (
     _option(
         "--credential-origin",
         "credential_origins",
+        section=_CREDENTIALS,
         multiple=True,
         metavar="ORIGIN",
         type=ParsedParam("origin", read_id, r"[,\s]+"),
-        help="Origin or agent that may get credentials, even before its card is read; can be "
-        "repeated. By default, credentials of the environment or of a file go to the agent that "
-        "is named beside them, and those of flags to the agent that you name.",
+        help="Origin or agent that may get credentials, even before its card is fetched. "
+        "Repeatable. By default, credentials of the environment or of a file are sent to the "
+        "agent that the same source names, and those of flags to the agent of the command.",
     ),
     _option(
         "--no-cache",
+        section=_AGENT,
         is_flag=True,
-        help="Fetch the agent's card anew, and keep no copy of it; otherwise it is cached between "
-        "commands as its headers allow, for a day at most.",
+        help="Fetch the agent's card again, and keep no copy of it. By default, cards are cached "
+        "between commands as their headers allow, for a day at most.",
     ),
 )
 """Options of every command; they are also valid before its name."""
@@ -296,8 +334,8 @@ POLLING = (
         type=ParsedParam("duration", read_duration),
         default=shown_duration(DEFAULT_POLL_INTERVAL_S),
         shown=shown_duration,
-        help="How often to poll the task while waiting, if no stream reports it; the first polls "
-        "come sooner.",
+        help="Time between two polls of the task, if no stream reports it; the first polls are "
+        "closer together.",
     ),
 )
 REPLY = (
@@ -311,15 +349,15 @@ REPLY = (
         "--context-id",
         metavar="ID",
         type=ParsedParam("id", read_id),
-        help="Send in this context, which the agent named earlier.",
+        help="Send in this context, an id that the agent assigned.",
     ),
 )
 AUTHORIZING = (
     click.option(
         "--through-auth",
         is_flag=True,
-        help="Do not stop when the task waits for an authorization (AUTH_REQUIRED): show what it "
-        "asks for, and wait until it is given.",
+        help="If the task waits for an authorization (AUTH_REQUIRED), show the request, and keep "
+        "waiting until it is granted; the default is to stop.",
     ),
 )
 METADATA = (
@@ -337,7 +375,7 @@ MESSAGE_METADATA = (
         metavar="JSON",
         type=ParsedParam("json", read_metadata),
         shown=json.dumps,
-        help="JSON object for the metadata of the message itself.",
+        help="JSON object for the metadata of the message.",
     ),
 )
 HISTORY = (
@@ -345,7 +383,7 @@ HISTORY = (
         "--history",
         metavar="N",
         type=click.IntRange(min=0),
-        help="Show the task's last N messages.",
+        help="Show the last N messages of the task.",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from itertools import islice
@@ -36,6 +37,7 @@ __all__ = [
     "MissingAgentError",
     "ParsedParam",
     "SettingOption",
+    "SharedFlag",
     "complete_path",
     "complete_state",
     "configuration_of",
@@ -99,10 +101,13 @@ class SettingOption(click.Option):
         variable: The environment variable.
         shown: Formats a value as the environment would have it.
         mask: Removes secrets from a written value.
+        section: The section of ``holdfast help options`` that has it, if all commands take it.
+        brief: Its description in the help of each command; the whole one if left out.
         attributes: The keyword arguments of `click.Option`.
 
     Attributes:
         variable: As given.
+        section: As given.
     """
 
     def __init__(
@@ -111,9 +116,13 @@ class SettingOption(click.Option):
         variable: str,
         shown: Callable[[Any], str] = str,
         mask: Callable[[str], str] = str,
+        section: str | None = None,
+        brief: str | None = None,
         **attributes: Any,
     ) -> None:
         self.variable = variable
+        self.section = section
+        self._brief = brief
         self._shown = shown
         self._mask = mask
         if attributes.get("is_flag"):
@@ -164,6 +173,20 @@ class SettingOption(click.Option):
             extra["default"] = clean_line(f"{self._mask(value)}, from {source_name}")
         return extra
 
+    def is_stated(self, ctx: click.Context) -> bool:
+        """Return whether the environment or a file has a value."""
+        try:
+            return bool(os.environ.get(self.variable) or self._stated(ctx))
+        except click.UsageError:  # help is shown even if a file is wrong
+            return False
+
+    def brief_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the names, and a short description with the default or the stated value."""
+        short = copy.copy(self)
+        short.help = self._brief or self.help
+        short.show_envvar = self.is_stated(ctx)
+        return short.get_help_record(ctx)
+
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Name a wrong value's source, as it is written there."""
         source = DEFAULT if ctx is None else self.source(ctx)
@@ -188,6 +211,24 @@ class SettingOption(click.Option):
         if self.variable in os.environ:
             return None
         return configuration_of(ctx).find(self.variable, self.default_text)
+
+
+class SharedFlag(click.Option):
+    """A flag of all commands that is not a setting.
+
+    Attributes:
+        section: The section of ``holdfast help options`` that has it.
+    """
+
+    section = "Output"
+
+    def is_stated(self, _ctx: click.Context) -> bool:
+        """Return whether the environment or a file has a value: it cannot."""
+        return False
+
+    def brief_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the names, and the description."""
+        return self.get_help_record(ctx)
 
 
 def variable_of(flag: str) -> str:

@@ -216,9 +216,13 @@ class RunEnded(msgspec.Struct, frozen=True):
 
 
 class DiagnosisShown(msgspec.Struct, frozen=True):
-    """The findings of an examination; `is_last` says whether no failure follows."""
+    """The findings of an examination, perhaps without those that need no attention.
+
+    `is_last` says whether no failure follows.
+    """
 
     diagnosis: Diagnosis
+    only_problems: bool
     is_last: bool
 
 

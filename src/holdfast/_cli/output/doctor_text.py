@@ -133,39 +133,46 @@ def paper() -> Paper:
     return Paper(columns, has_colours=not is_plain)
 
 
-def render_diagnosis(diagnosis: Diagnosis, on: Paper, *, verbose: bool = False) -> Iterator[str]:
+def render_diagnosis(
+    diagnosis: Diagnosis, on: Paper, *, verbose: bool = False, only_problems: bool = False
+) -> Iterator[str]:
     """Yield the lines for the findings of an examination.
 
     Args:
         diagnosis: The findings.
         on: The properties of the output.
         verbose: Whether to name each check, and to explain findings without a problem.
+        only_problems: Whether to leave out all but problems and warnings.
     """
-    lines = list(_body(diagnosis, on, verbose=verbose))
+    wrong = [f for f in diagnosis.findings if f.level in {"problem", "warning"}]
+    findings = wrong if only_problems else diagnosis.findings
+    lines = list(_body(diagnosis, findings, on, verbose=verbose))
     yield from lines
-    if len(lines) > _SCREEN_LINES:
+    if len(lines) > _SCREEN_LINES and not only_problems:
         yield from _again(diagnosis.findings, on)
     yield text.field("Result", _summary(diagnosis))
 
 
-def _body(diagnosis: Diagnosis, on: Paper, *, verbose: bool) -> Iterator[str]:
+def _body(
+    diagnosis: Diagnosis, findings: Sequence[Finding], on: Paper, *, verbose: bool
+) -> Iterator[str]:
     if diagnosis.name:
         yield text.field("Agent", diagnosis.name)
     yield text.field("Address", diagnosis.agent)
     for message_id in dict.fromkeys(diagnosis.message_ids):
         yield text.field("Message ID", message_id)
-    measured = [f for f in diagnosis.findings if f.level != "not measured"]
+    measured = [f for f in findings if f.level != "not measured"]
     for title in _ORDER:
         blocks = _of_interfaces(measured) if not title else [_titled(title, measured)]
-        for findings in blocks:
-            if findings:
+        for block in blocks:
+            if block:
                 yield f"{title or 'Interface'}:"
                 if not title:
-                    yield from _wrapped(findings[0].about, on, _INDENT_COLUMNS)
-                for finding in findings:
+                    yield from _wrapped(block[0].about, on, _INDENT_COLUMNS)
+                for finding in block:
                     yield from _lines(finding, on, verbose=verbose)
                 yield ""
-    yield from _unmeasured(diagnosis.findings, on)
+    yield from _unmeasured(findings, on)
 
 
 def _titled(title: str, findings: Sequence[Finding]) -> list[Finding]:

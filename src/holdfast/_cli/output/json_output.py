@@ -111,8 +111,11 @@ class JsonOutput(Output):
                 self._close(cast("dict[str, Any]", self._hiding(dict(members))), is_last=is_last)
             case RunEnded(counts):
                 self._document({"run": counts})
-            case DiagnosisShown(diagnosis, is_last):
+            case DiagnosisShown(diagnosis, only_problems, is_last):
                 members = diagnosis.hiding(self._redacted).to_dict()
+                if only_problems:
+                    levels = {"problem", "warning"}
+                    members["findings"] = [f for f in members["findings"] if f["level"] in levels]
                 self._close({"diagnosis": members}, is_last=is_last)
             case MessageSending() | WaitEnded() | StreamEnded():
                 pass  # a document or the error shows it

@@ -121,16 +121,18 @@ class TextOutput(Output):
                 self._lines(self._redacted(line) for line in lines)
             case RunEnded(_, summary):
                 self._diagnostic("Summary", summary)
-            case DiagnosisShown(diagnosis):
-                self._show_diagnosis(diagnosis)
+            case DiagnosisShown(diagnosis, only_problems):
+                self._show_diagnosis(diagnosis, only_problems=only_problems)
             case _:
                 raise TypeError(event)
 
-    def _show_diagnosis(self, diagnosis: Diagnosis) -> None:
+    def _show_diagnosis(self, diagnosis: Diagnosis, *, only_problems: bool) -> None:
         from holdfast._cli.output.doctor_text import paper, render_diagnosis
 
         redacted = diagnosis.hiding(self._redacted)
-        lines = render_diagnosis(redacted, paper(), verbose=self._verbose)  # with colours
+        lines = render_diagnosis(  # with colours
+            redacted, paper(), verbose=self._verbose, only_problems=only_problems
+        )
         write("".join(f"{line}\n" for line in lines))
 
     def _fail(self, failure: Failure) -> None:
