@@ -106,3 +106,7 @@ def test_every_block_is_run():
 def test_every_link_leads_somewhere():
     PAGE.check_links()
     CHECKLIST.check_links()
+
+
+def test_the_commands_exist():
+    CHECKLIST.check_commands(at_least=2)
