@@ -7,7 +7,9 @@ import functools
 import importlib
 import inspect
 import itertools
+import math
 import pydoc
+import re
 import subprocess
 import sys
 import typing
@@ -15,6 +17,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.kit.docstrings import (
+    entries,
+    inherited_entries,
+    is_a_public_name,
+    option_names,
+    parameters,
+    public_texts,
+    spellings,
+)
 from tests.kit.public_names import PUBLIC, SUBJECTS
 
 import holdfast
@@ -1145,6 +1156,117 @@ def test_every_module_says_what_it_owns():
     ]
 
     assert silent == []
+
+
+TEXTS = {text.name: text for text in public_texts()}
+RETURNED = (
+    MADE_BY_THE_LIBRARY
+    | PRODUCED
+    | {
+        "AgentHealth",
+        "AgentResult",
+        "CallRecord",
+        "ClientStats",
+        "DevicePrompt",
+        "EndpointStats",
+        "ListTasksResponse",
+        "OAuthProvider",
+        "ResumedCall",
+        "RunResult",
+        "Token",
+    }
+)
+"""Classes whose values callers get: their members have no defaults that matter."""
+
+
+def test_a_docstring_begins_with_a_noun_or_a_verb():
+    relative = re.compile(r"(What|Whether|Which|Who|Whose|When|Where|Why|How)(ever)?\b")
+
+    assert [name for name, text in TEXTS.items() if relative.match(text.doc)] == []
+
+
+def test_a_docstring_describes_every_argument():
+    missing = {
+        name: [each for each in parameters(text, RETURNED) if each not in inherited_entries(text)]
+        for name, text in TEXTS.items()
+    }
+
+    assert {name: names for name, names in missing.items() if names} == {}
+
+
+def test_a_docstring_names_every_option_that_is_passed_by_keyword():
+    missing = {
+        name: [each for each in options if f"``{each}``" not in entries(text.doc)[parameter]]
+        for name, text in TEXTS.items()
+        for parameter, options in option_names(text)
+    }
+
+    assert len(missing) >= 30
+    assert {name: options for name, options in missing.items() if options} == {}
+
+
+def test_a_docstring_states_every_default_that_is_a_number():
+    wrong = [
+        f"{name}: {parameter}={default!r}"
+        for name, text in TEXTS.items()
+        for parameter, default in parameters(text, RETURNED).items()
+        if isinstance(default, int | float)
+        and not isinstance(default, bool | enum.Enum)
+        and 0 < abs(default) < math.inf
+        and not any(each in inherited_entries(text)[parameter] for each in spellings(default))
+    ]
+
+    assert wrong == []
+
+
+def test_single_backticks_of_a_docstring_lead_to_a_public_name():
+    wrong = {
+        name: [
+            link
+            for link in re.findall(r"`([^`]+)`", re.sub(r"``.+?``", "", text.doc, flags=re.DOTALL))
+            if not is_a_public_name(link, text.owner)
+        ]
+        for name, text in TEXTS.items()
+    }
+
+    assert {name: links for name, links in wrong.items() if links} == {}
+
+
+def test_a_docstring_lists_the_errors_that_its_function_raises_itself():
+    raised = re.compile(r"\braise ([A-Z]\w+Error)\(")
+    missing = {
+        name: sorted(
+            error
+            for error in set(raised.findall(own_source(text.thing)))
+            if error not in text.doc and (error in PUBLIC or hasattr(builtins, error))
+        )
+        for name, text in TEXTS.items()
+        if not name.endswith(".__call__")
+    }
+
+    assert {name: errors for name, errors in missing.items() if errors} == {}
+
+
+def own_source(thing):
+    """The source of a function; empty for what is none."""
+    plain = getattr(thing, "__func__", getattr(thing, "fget", thing))
+    return inspect.getsource(inspect.unwrap(plain)) if inspect.isfunction(plain) else ""
+
+
+def test_code_in_a_docstring_is_marked_as_a_literal_block():
+    unmarked = [
+        name
+        for name, text in TEXTS.items()
+        if re.search(r"^(?!- )\S.*[^:\n]\n\n {4}\S", text.doc.partition("Args:")[0], re.MULTILINE)
+    ]
+
+    assert unmarked == []
+
+
+def test_help_of_a_call_shows_its_options_with_unit_and_default():
+    shown = " ".join(pydoc.plain(pydoc.render_doc(holdfast.Client.ask)).split())
+
+    assert "``timeout`` (seconds; the client's own, 900, by default)" in shown
 
 
 def test_pydoc_renders_all_that_is_public():

@@ -1,5 +1,7 @@
 """Holdfast: the A2A client that does not let go.
 
+Ask an agent::
+
     import holdfast
 
     async with holdfast.connect("https://agent.example.com") as agent:

@@ -1,4 +1,6 @@
-"""Examining an agent: its card, its replies, and their consequences for callers.
+"""Examination of an agent: its card, its replies, and their consequences for callers.
+
+Print what an examination found::
 
     diagnosis = await diagnose("https://agent.example.com")
     for finding in diagnosis.findings:

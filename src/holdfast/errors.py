@@ -2,7 +2,7 @@
 
 Rules: one tree under `A2AError`; ``str(error)`` is one helpful line; all facts for programs are
 attributes; neither contains a secret. An error states facts, not decisions: whether to retry is
-decided elsewhere, from `A2AError.executed` and `A2AError.transient`.
+decided elsewhere, from `A2AError.executed` and `A2AError.transient`. The tree::
 
     A2AError
     ├── errors of the agent (A2A specification 3.3.2, JSON-RPC 2.0)

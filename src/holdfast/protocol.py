@@ -1,5 +1,7 @@
 """The protocol as data: its operations, versions and bindings, and the paths of agent cards.
 
+Make a call by its operation::
+
     reply = await client.call(protocol.GET_TASK, GetTaskRequest(id="task-1"))
     task = reply.value  # a Task
 

@@ -1,5 +1,7 @@
 """Push notifications: agents report progress of a task, so it need not be polled (A2A 4.3.3).
 
+Let an agent report the end of a task::
+
     receiver = PushReceiver("https://me.example/push")
     config = receiver.config()
     task = await agent.send_message(

@@ -1,14 +1,18 @@
-"""Serving an agent: a function or an executor behind the whole A2A protocol.
+"""Servers of agents: a function or an executor behind the whole A2A protocol.
+
+Serve a function::
 
     from holdfast.server import A2AServer
+
 
     async def answer(message):
         return f"You said {message.text}"
 
+
     asyncio.run(A2AServer(answer).serve(port=9999))
 
 `A2AServer` needs the extra ``holdfast[server]``. `ProtocolErrors` needs no extra; it gives proper
-protocol errors to an agent that another server serves:
+protocol errors to an agent that another server serves::
 
     app = ProtocolErrors(app, agent="coordinator")  # around any ASGI application
 """

@@ -2,6 +2,7 @@
 
 import types
 from functools import partial
+from unittest.mock import create_autospec
 
 import pytest
 from tests.kit.docstrings import examples, public_texts
@@ -9,6 +10,7 @@ from tests.kit.pages import execute
 
 import holdfast
 from holdfast import doctor
+from holdfast.server import A2AServer
 from holdfast.testing import FakeAgent, FakeNetwork, completes
 
 EXAMPLES = {text.name: example for text in public_texts() for example in examples(text.doc)}
@@ -30,6 +32,7 @@ async def test_an_example_of_a_docstring_runs(name, tmp_path, monkeypatch):
     names = types.ModuleType("holdfast")
     names.__getattr__ = partial(getattr, holdfast)
     monkeypatch.setattr(doctor, "diagnose", partial(doctor.diagnose, engine=engine))
+    monkeypatch.setattr(A2AServer, "serve", create_autospec(A2AServer.serve))
     for maker in (holdfast.ask, holdfast.connect, holdfast.Coordinator):
         setattr(names, maker.__name__, partial(maker, engine=engine))
 

@@ -13,7 +13,18 @@ from tests.kit.public_names import SUBJECTS
 
 import holdfast
 
-__all__ = ["MODULES", "entries", "examples", "is_a_public_name", "parameters", "public_texts"]
+__all__ = [
+    "MODULES",
+    "entries",
+    "examples",
+    "inherited_entries",
+    "is_a_public_name",
+    "option_names",
+    "parameters",
+    "public_texts",
+    "section",
+    "spellings",
+]
 
 MODULES = [
     *SUBJECTS,
@@ -30,6 +41,14 @@ MODULES = [
     ),
 ]
 """The public modules whose names have docstrings of their own."""
+
+OPTION_TYPES = {
+    name: value
+    for module in MODULES
+    for name in module.__all__
+    if typing.is_typeddict(value := getattr(module, name))
+}
+"""The types of options, which functions take by keyword."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,14 +126,12 @@ def inherited_entries(text):
 def parameters(text, made_by_the_library):
     """What a caller passes, with the defaults: the parameters of a function or constructor."""
     thing = text.thing
-    if isinstance(thing, property) or inspect.ismodule(thing):
+    if isinstance(thing, property) or inspect.ismodule(thing) or is_defined_elsewhere(text):
         return {}
-    if typing.is_typeddict(thing):
-        return dict.fromkeys(vars(thing)["__annotations__"])
     if inspect.isclass(thing):
-        if issubclass(thing, BaseException | enum.Enum) or thing.__name__ in made_by_the_library:
+        if issubclass(thing, BaseException | enum.Enum) or typing.is_typeddict(thing):
             return {}
-        if getattr(thing, "_is_protocol", False):
+        if thing.__name__ in made_by_the_library or getattr(thing, "_is_protocol", False):
             return {}
         if issubclass(thing, msgspec.Struct):
             fields, defaults = thing.__struct_fields__, thing.__struct_defaults__
@@ -127,6 +144,31 @@ def parameters(text, made_by_the_library):
         for name, parameter in signature.parameters.items()
         if name not in {"self", "cls"} and not name.startswith("_")
     }
+
+
+def is_defined_elsewhere(text):
+    """Whether a method overrides one of another library, which describes its arguments."""
+    if text.owner is None or text.owner is text.thing:
+        return False
+    name = text.name.rpartition(".")[2]
+    return any(name in vars(base) for base in text.owner.__mro__ if not is_ours(base))
+
+
+def option_names(text):
+    """The options that a function takes by keyword (``**options: Unpack[…]``), by parameter."""
+    function = text.owner.__init__ if inspect.isclass(text.thing) else text.thing
+    function = getattr(function, "__func__", function)
+    for parameter, kind in getattr(function, "__annotations__", {}).items():
+        if match := re.fullmatch(r"Unpack\[(\w+Options)\]", str(kind)):
+            yield parameter, list(OPTION_TYPES[match[1]].__annotations__)
+
+
+def spellings(number):
+    """How a docstring may write a default."""
+    yield from (f"{number:g}", f"{number:,}", f"{number:,.0f}")
+    if isinstance(number, int):
+        yield oct(number)
+        yield from (f"{number / 1024**power:g} {'KMG'[power - 1]}iB" for power in (1, 2, 3))
 
 
 def examples(doc):

@@ -68,7 +68,12 @@ class StaticAuth:
         return self._credentials
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Return False: there are no other credentials. The error names a missing scheme."""
+        """Return False: there are no other credentials. The error names a missing scheme.
+
+        Args:
+            call: The call as it was sent.
+            error: The error of the agent.
+        """
         explain_missing_scheme(error, self._credentials.headers, call.card)
         return False
 

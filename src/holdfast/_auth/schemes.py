@@ -80,7 +80,12 @@ class SchemeCredentials:
     async def get_credentials(
         self, scheme: str, _context: ClientCallContext | None, /
     ) -> str | None:
-        """Return the credential for a scheme; None if there is none."""
+        """Return the credential for a scheme; None if there is none.
+
+        Args:
+            scheme: Name of the scheme in the card.
+            context: Not used.
+        """
         return self._credentials.get(scheme)
 
     def __repr__(self) -> str:
@@ -126,7 +131,13 @@ class InMemoryContextCredentialStore:
     async def get_credentials(
         self, security_scheme_name: str, context: ClientCallContext | None
     ) -> str | None:
-        """Return the credential of the call's session for a scheme."""
+        """Return the credential of the call's session for a scheme.
+
+        Args:
+            security_scheme_name: Name of the scheme in the card.
+            context: The `ClientCallContext` of the call, with the ``"sessionId"`` in its
+                ``state``.
+        """
         session_id = None if context is None else context.state.get("sessionId")
         if not isinstance(session_id, str):
             return None
@@ -181,7 +192,12 @@ class AuthInterceptor(Interceptor):
         raise unsatisfied_error(call.card, required, by_scheme)
 
     async def on_unauthorized(self, call: AnyCall, _error: AuthenticationError, /) -> bool:
-        """Return True if the service has other credentials by now."""
+        """Return True if the service has other credentials by now.
+
+        Args:
+            call: The call as it was sent, with the credentials that were refused.
+            error: The error of the agent.
+        """
         try:
             credentials = await self.credentials(call)
         except AuthenticationError:

@@ -185,7 +185,10 @@ class Conversation:
                 default, any if empty.
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
                 timeout expires: see `Client.ask`. False by default.
-            **options: See `SendOptions`; the default timeout is that of the conversation.
+            options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The answer. If its `Answer.needs_input` is true, the agent waits for another message,
@@ -249,7 +252,10 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires: see `Client.stream_message`.
                 False by default.
-            **options: See `SendOptions`; the default timeout is that of the conversation.
+            options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The stream of one turn; nothing is sent before it is entered.
@@ -282,7 +288,10 @@ class Conversation:
         """Continue the open task without sending a message, as after an error.
 
         Args:
-            **options: See `SendOptions`; the default timeout is that of the conversation.
+            options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The answer, as from `ask`. A hook whose reply was not sent is called once more. If a

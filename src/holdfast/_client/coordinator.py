@@ -87,12 +87,16 @@ class Coordinator(ClosingContext):
             so that an agent that hangs cannot take all of them. As many hanging agents as there
             are slots still can: set it higher than the number of agents that may hang.
         options: Options of `connect`, which apply to every agent: ``auth``, ``timeout`` (seconds,
-            900 by default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
-            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
-            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
-            Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
-            an ``engine`` or ``journal`` that it created itself.
+            900 by default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
+            ``require_signature``, ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``,
+            ``env``, ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
+            ``protocol_version``, ``allow_legacy``, ``transport_producers``,
+            ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
+            ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
+            ``credential_origins``, ``allowed_networks``, ``reach``, ``interceptors``,
+            ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``. Pass clients if
+            ``auth`` or ``headers`` differ between agents. The coordinator closes an ``engine`` or
+            ``journal`` that it created itself.
 
     Raises:
         ValueError: An address, a name or an option is not valid.

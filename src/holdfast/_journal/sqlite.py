@@ -171,6 +171,9 @@ class SqliteJournal:
     async def begin(self, record: CallRecord, /) -> None:
         """Record a new call, replacing a call of the same message that was not sent.
 
+        Args:
+            record: The record of the new call.
+
         Raises:
             JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
                 that label to any agent, is recorded already, with an outcome other than
@@ -206,8 +209,13 @@ class SqliteJournal:
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         """Update an open record of that generation; members that are None stay unchanged.
 
+        Args:
+            message_id: The message of the call.
+            generation: The generation that the record must have.
+            update: The members to change.
+
         Returns:
-            Whether there is such a record. If not, the call has ended, or has another holder.
+            True if there is such a record. If not, the call has ended, or has another holder.
 
         Raises:
             JournalError: The journal cannot be written.
@@ -220,7 +228,7 @@ class SqliteJournal:
 
         Args:
             held: Message ids, each with its generation.
-            lease_until: When the renewed leases end, in seconds since the epoch.
+            lease_until: End of the renewed leases, in seconds since the epoch.
 
         Returns:
             The ids of the messages whose records are open and of that generation.
@@ -244,7 +252,7 @@ class SqliteJournal:
         Args:
             message_id: The message of the call.
             now: The present time, in seconds since the epoch.
-            lease_until: When the new lease ends, in seconds since the epoch.
+            lease_until: End of the new lease, in seconds since the epoch.
 
         Returns:
             The record, with its generation increased by one.
@@ -267,15 +275,21 @@ class SqliteJournal:
     async def find(self, message_id: str, /) -> CallRecord | None:
         """Return the record of a call, open or finished; None if there is none.
 
+        Args:
+            message_id: The message of the call.
+
         Raises:
             JournalError: The journal cannot be read.
         """
         return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """Return the calls without an outcome, oldest first; of one agent, or of all if None.
+        """Return the calls without an outcome, oldest first.
 
-        Damaged records are included, and marked: see `CallRecord.damage`.
+        Damaged records are included, and marked by `CallRecord.damage`.
+
+        Args:
+            agent: Name of the agent; None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -298,7 +312,7 @@ class SqliteJournal:
             message_id: The message of the call; "" for records whose message id cannot be read.
 
         Returns:
-            Whether there was such a record.
+            True if there was such a record.
 
         Raises:
             JournalError: The journal cannot be written.
@@ -328,6 +342,9 @@ class SqliteJournal:
         """Return the record of a label, open or finished, to any agent; None if there is none.
 
         Of several records it is the one that may have been sent; if there is none, the newest.
+
+        Args:
+            label: The label.
 
         Raises:
             JournalError: The journal cannot be read.

@@ -49,11 +49,6 @@ __all__ = ["A2AServer"]
 class A2AServer:
     """Server of an agent over A2A; needs the extra ``holdfast[server]``.
 
-        async def answer(message):
-            return f"You said {message.text}"
-
-        asyncio.run(A2AServer(answer).serve(port=9999))
-
     A function takes the message, or its text if its first parameter is annotated as ``str``, and
     optionally the `AgentTurn`. It may be a coroutine function, a generator or an async generator;
     other functions run in a thread. It returns text, a part, an artifact, a list of those, a dict,
@@ -130,6 +125,18 @@ class A2AServer:
         ImportError: The extra is not installed.
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range, or does not go with another one.
+
+    Example:
+        Serve a function::
+
+            from holdfast.server import A2AServer
+
+
+            async def answer(message):
+                return f"You said {message.text}"
+
+
+            await A2AServer(answer).serve(port=9999)
     """
 
     def __init__(
@@ -317,6 +324,8 @@ class A2AServer:
         grpc_interceptors: Sequence[Any] = (),
     ) -> Serving:
         """Serve the agent on sockets for the duration of an ``async with`` block.
+
+        Serve on a free port::
 
             async with A2AServer(answer).serving() as running:
                 print(running.url)

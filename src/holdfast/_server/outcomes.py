@@ -71,8 +71,6 @@ class Rejected(TurnOutcome):
 def requires_input(prompt: Content) -> InputRequired:
     """Return the end of a turn that needs input from the user; raise it.
 
-        raise requires_input("Which city?")
-
     The task becomes INPUT_REQUIRED. The next message of the task goes to the same function or
     executor, with the question in `AgentTurn.asked` and earlier messages in `AgentTurn.history`.
 
@@ -82,6 +80,17 @@ def requires_input(prompt: Content) -> InputRequired:
     Raises:
         ValueError: The prompt is empty, or a part of it is not valid.
         TypeError: It is not text, parts or a message.
+
+    Example:
+        Ask the caller for a city::
+
+            from holdfast.server import requires_input
+
+
+            def answer(message):
+                if "Paris" not in message.text:
+                    raise requires_input("Which city?")
+                return "It rains."
     """
     return InputRequired(prompt)
 
@@ -119,8 +128,6 @@ def reject(reason: Content) -> Rejected:
 def fail(text: str, *, retryable: bool = False, retry_after: float | None = None) -> A2AError:
     """Return a failure whose text the client sees; raise it.
 
-        raise fail("The shop is closed.", retry_after=60)
-
     The task becomes FAILED with this text. Of an exception that is not an `A2AError`, the client
     sees only "internal error".
 
@@ -132,6 +139,15 @@ def fail(text: str, *, retryable: bool = False, retry_after: float | None = None
     Raises:
         ValueError: The text is empty, or ``retry_after`` is not a positive number.
         TypeError: An argument has the wrong type.
+
+    Example:
+        Fail, and advise a retry after a minute::
+
+            from holdfast.server import fail
+
+
+            def answer(message):
+                raise fail("The shop is closed.", retry_after=60)
     """
     check_kind("text", text, str)
     check_not_empty("text", text)

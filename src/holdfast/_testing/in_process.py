@@ -106,15 +106,16 @@ class InProcessClients:
         """Return a Holdfast client.
 
         Args:
-            options: Options of `holdfast.connect`: ``auth``, ``timeout`` (seconds, 900 by
-                default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
-                ``require_signature``, ``resilience``, ``limits``, ``tls``, ``shared``, ``env``,
-                ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
-                ``protocol_version``, ``allow_legacy``, ``transport_producers``,
-                ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
-                ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
-                ``credential_origins``, ``allowed_networks``, ``reach``, ``interceptors``,
-                ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            options: Options of `holdfast.connect` except ``engine``: ``auth``, ``timeout``
+                (seconds, 900 by default), ``card_ttl`` (seconds, 300 by default),
+                ``card_verifier``, ``require_signature``, ``resilience``, ``limits``, ``tls``,
+                ``shared``, ``env``, ``url``, ``tenant``, ``bindings``,
+                ``supported_protocol_bindings``, ``protocol_version``, ``allow_legacy``,
+                ``transport_producers``, ``grpc_channel_factory``, ``configuration``,
+                ``streaming``, ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``,
+                ``headers``, ``extensions``, ``credential_origins``, ``allowed_networks``,
+                ``reach``, ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and
+                ``attempt_layers``.
         """
         settings: dict[str, Any] = {"timeout": self._timeout, **options}
         return connect(self.url, engine=self._engine, **settings)

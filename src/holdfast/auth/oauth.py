@@ -1,5 +1,7 @@
 """OAuth 2 and OpenID Connect: providers that fetch, store and renew tokens (extra ``oauth``).
 
+Authenticate the client itself::
+
     auth = ClientCredentials("https://id.example.com", "my-client", "my-secret", scopes=["a2a"])
     async with holdfast.connect("https://agent.example.com", auth=auth) as agent:
         ...

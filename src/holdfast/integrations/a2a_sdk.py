@@ -2,15 +2,18 @@
 
 Needs the extra ``holdfast[a2a-sdk]``.
 
+`client_factory` replaces the SDK's ``ClientFactory``. Its clients make their calls with Holdfast:
+a failed call is retried where that is safe, the task of a message whose reply was lost is searched
+for, and a stream that was cut is resumed::
+
     factory = client_factory(config)
 
-in place of ``ClientFactory(config)`` makes the SDK's clients, whose calls go through Holdfast: a
-failed call is retried where that is safe, the task of a message whose reply was lost is searched
-for, and a stream that was cut is resumed.
+`RetryTransport` retries the calls of any other transport of the SDK, and executes no message
+twice::
 
     transport = RetryTransport(GrpcTransport(channel, card))
 
-retries the calls of any other transport of the SDK, and executes no message twice. `to_value` and
+`to_value` and
 `to_proto` convert between the SDK's messages and `holdfast.types`.
 """
 

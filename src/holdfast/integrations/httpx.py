@@ -1,8 +1,11 @@
 """Holdfast as the transport of ``httpx``, for the clients of other libraries.
 
->>> import httpx
->>> from holdfast.integrations.httpx import Transport
->>> client = httpx.AsyncClient(transport=Transport(), timeout=120)
+Make a client with retries::
+
+    import httpx
+    from holdfast.integrations.httpx import Transport
+
+    client = httpx.AsyncClient(transport=Transport(), timeout=120)
 
 It needs the extra ``holdfast[httpx]``.
 """

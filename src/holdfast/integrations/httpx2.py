@@ -1,8 +1,11 @@
 """Holdfast as the transport of ``httpx2``, for the clients of other libraries.
 
->>> import httpx2
->>> from holdfast.integrations.httpx2 import Transport
->>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
+Make a client with retries::
+
+    import httpx2
+    from holdfast.integrations.httpx2 import Transport
+
+    client = httpx2.AsyncClient(transport=Transport(), timeout=120)
 
 It needs the extra ``holdfast[httpx2]``.
 """

@@ -1256,7 +1256,10 @@ class Conversation:
                 default, any if empty.
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
                 timeout expires: see `Client.ask`. False by default.
-            **options: See `SendOptions`; the default timeout is that of the conversation.
+            options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The answer. If its `Answer.needs_input` is true, the agent waits for another message,
@@ -1309,7 +1312,10 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires: see `Client.stream_message`.
                 False by default.
-            **options: See `SendOptions`; the default timeout is that of the conversation.
+            options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The stream of one turn; nothing is sent before it is entered.
@@ -1323,7 +1329,10 @@ class Conversation:
         """Continue the open task without sending a message, as after an error.
 
         Args:
-            **options: See `SendOptions`; the default timeout is that of the conversation.
+            options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
+                default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
+                default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
+                a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
             The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
@@ -1353,12 +1362,16 @@ class Coordinator:
             so that an agent that hangs cannot take all of them. As many hanging agents as there
             are slots still can: set it higher than the number of agents that may hang.
         options: Options of `connect`, which apply to every agent: ``auth``, ``timeout`` (seconds,
-            900 by default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
-            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
-            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
-            Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
-            an ``engine`` or ``journal`` that it created itself.
+            900 by default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
+            ``require_signature``, ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``,
+            ``env``, ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
+            ``protocol_version``, ``allow_legacy``, ``transport_producers``,
+            ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
+            ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
+            ``credential_origins``, ``allowed_networks``, ``reach``, ``interceptors``,
+            ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``. Pass clients if
+            ``auth`` or ``headers`` differ between agents. The coordinator closes an ``engine`` or
+            ``journal`` that it created itself.
 
     Raises:
         ValueError: An address, a name or an option is not valid.

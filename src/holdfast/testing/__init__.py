@@ -1,13 +1,17 @@
 """A test kit: an agent that fails on demand, and virtual time.
 
+Test a caller against rate limiting::
+
     from holdfast import connect
     from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run
+
 
     async def main():
         agent = FakeAgent()
         agent.inject(rate_limited(retry_after=30))
         client = connect(agent.url, engine=FakeNetwork(agent))
         assert (await client.ask("hello")).text == "hello"
+
 
     run(main())  # takes no time
 

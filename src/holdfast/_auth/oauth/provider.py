@@ -240,6 +240,9 @@ class OAuthProvider(ABC):
     async def credentials(self, call: AnyCall, /) -> Credentials:
         """Return a valid token, fetching one if there is none.
 
+        Args:
+            call: The call.
+
         Raises:
             AuthenticationError: No token was issued; the error's ``data`` is the server's
                 response.
@@ -252,7 +255,12 @@ class OAuthProvider(ABC):
         return Credentials(headers={"authorization": f"Bearer {token.access_token}"})
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Return True if there is another token than the refused one."""
+        """Return True if there is another token than the refused one.
+
+        Args:
+            call: The call as it was sent, with the token that was refused.
+            error: The error of the agent.
+        """
         purpose = self._purpose(call)
         if purpose is None:
             return False
@@ -266,7 +274,12 @@ class OAuthProvider(ABC):
         return (await self._token(purpose)).access_token != refused
 
     def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
-        """Drop the token of a call that failed with 401 and will not be retried."""
+        """Drop the token of a call that failed with 401 and will not be retried.
+
+        Args:
+            call: The call as it was sent, with the token that was refused.
+            error: The error of the agent.
+        """
         challenge = bearer_challenge(error.headers)
         is_bad = challenge is None or challenge.error in {None, "invalid_token"}
         purpose = self._purpose(call) if is_bad else None
@@ -274,7 +287,12 @@ class OAuthProvider(ABC):
             self._forget(purpose, _token_of(call))
 
     async def on_forbidden(self, call: AnyCall, error: PermissionDeniedError, /) -> bool:
-        """Return True if a token with the missing scopes was obtained."""
+        """Return True if a token with the missing scopes was obtained.
+
+        Args:
+            call: The call as it was sent.
+            error: The error of the agent.
+        """
         purpose, challenge = self._purpose(call), bearer_challenge(error.headers)
         if purpose is None or challenge is None or challenge.error != "insufficient_scope":
             return False

@@ -116,19 +116,36 @@ class MemoryTokenStore:
         self._turns: dict[str, threading.Lock] = {}
 
     async def load(self, key: str, /) -> Token | None:
-        """Return the token of a name; None if there is none."""
+        """Return the token of a name; None if there is none.
+
+        Args:
+            key: Name of the token.
+        """
         return self._tokens.get(key)
 
     async def save(self, key: str, token: Token, /) -> None:
-        """Store a token."""
+        """Store a token.
+
+        Args:
+            key: Name of the token.
+            token: The token.
+        """
         self._tokens[key] = token
 
     async def remove(self, key: str, /) -> None:
-        """Remove a token."""
+        """Remove a token.
+
+        Args:
+            key: Name of the token.
+        """
         self._tokens.pop(key, None)
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
-        """Return the lock of a name."""
+        """Return the lock of a name.
+
+        Args:
+            key: Name of the token.
+        """
         return hold_lock(self._turns.setdefault(key, threading.Lock()))
 
     def __repr__(self) -> str:
