@@ -79,7 +79,7 @@ docs: $(VENV)/.docs ## build the documentation into site/, without the network
 IGNORED := --no-ansi --ignore DEP002 --known-first-party holdfast
 TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchmarks \
 	--extend-exclude tests/agents --extend-exclude benchmarks/ag2_caller \
-	--non-dev-dependency-groups test,plot
+	--non-dev-dependency-groups test
 AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server
 
 # make -j2 check does two at once.
@@ -115,11 +115,9 @@ bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figu
 compare: $(VENV)/.test $(SDK_VENV)/.sdk $(AG2_VENV)/.sdk ## put clients side by side through the same faults; ARGS='--calls 5' for a glance
 	$(BIN)/python benchmarks/side_by_side.py $(ARGS)
 
-# A quarter of an hour on two cores. PLOT=<file> is where to draw it: docs/explanation/outage.svg for the page.
-PLOT ?= build/outage.svg
-outage: $(VENV)/.plot ## print what outages cost, and draw it; PLOT=<file>, ARGS='--seeds 2' for a glance
-	mkdir -p build
-	$(BIN)/python benchmarks/outage.py --plot $(PLOT) $(ARGS)
+# A quarter of an hour on two cores. ARGS='--curves docs/pictures/outage_curves.json' is for the page's picture.
+outage: $(VENV)/.library ## print what outages cost; ARGS='--seeds 2' for a glance
+	$(BIN)/python benchmarks/outage.py $(ARGS)
 
 format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff check --fix-only
@@ -170,9 +168,6 @@ $(VENV)/.lint: $(VENV)/.test
 # The reference is made from the modules themselves, those of all extras.
 $(VENV)/.docs: $(VENV)/.test
 	$(call install,$(VENV),constraints.txt,--group docs)
-
-$(VENV)/.plot: $(VENV)/.library
-	$(call install,$(VENV),constraints.txt,--group plot)
 
 # Most of what these bring is never imported, and compiling it takes half of the time.
 LAZILY := $(if $(UV),,--no-compile)

@@ -1,6 +1,6 @@
 """The load of an outage, and the time that callers need to recover from it.
 
-    python benchmarks/outage.py [--seeds 100] [--plot docs/explanation/outage.svg]
+    python benchmarks/outage.py [--seeds 100] [--curves docs/pictures/outage_curves.json]
     python benchmarks/outage.py --least
 
 Many clients call one server, which is away for a while: it refuses all at once, or takes requests
@@ -31,10 +31,9 @@ import statistics
 import sys
 from collections import deque
 from dataclasses import dataclass, field
-from importlib import import_module
 from multiprocessing import Pool
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from holdfast._policy.breaker import Breaker, CallResult, Permit
 from holdfast._policy.budget import RetryBudget
@@ -130,13 +129,8 @@ HEADING = """\
 | clients have | amplification, worst | detection, median | recovery, median | worst |
 |---|---|---|---|---|"""
 
-LINES: dict[str, dict[str, Any]] = {
-    "no retry": {"color": "#000000", "linestyle": (0, (1, 1.2)), "linewidth": 1.4},
-    "3 retries": {"color": "#d55e00", "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.4},
-    "3 retries, budget": {"color": "#0072b2", "linestyle": (0, (5, 2)), "linewidth": 1.4},
-    "3 retries, budget, breaker": {"color": "#009e73", "linestyle": "-", "linewidth": 2.0},
-}
-"""How each is drawn: in colours that everybody tells apart (Okabe and Ito, 2008), and dashes."""
+CURVE_SECONDS = 100
+"""Seconds of a curve, from the warm-up on."""
 
 
 @dataclass
@@ -385,14 +379,14 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=100, help="runs of each (default 100)")
     parser.add_argument("--least", action="store_true", help="show that it runs, and no figures")
-    parser.add_argument("--plot", metavar="FILE", help="where to draw it: .svg or .png")
+    parser.add_argument("--curves", type=Path, metavar="FILE", help="where to write the curves")
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.seeds < 1:
         parser.error("--seeds must be at least 1")
-    if options.plot and options.least:
-        parser.error("--least has nothing to draw")
-    if options.plot and not Path(options.plot).parent.is_dir():
-        parser.error(f"--plot: there is no directory {Path(options.plot).parent}")
+    if options.curves and options.least:
+        parser.error("--least has no curves")
+    if options.curves and not options.curves.parent.is_dir():
+        parser.error(f"--curves: there is no directory {options.curves.parent}")
     outcomes: dict[tuple[str, str], list[Outcome]] = {}
     missed: list[str] = []
     outages, number = ((LEAST,), 1) if options.least else (OUTAGES, options.seeds)
@@ -405,8 +399,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
                 several = outcomes[outage.name, strategy.name] = pool.map(simulate, seeds, 1)
                 print(row(strategy, several), flush=True)
                 missed += failures(outage, strategy, several)
-    if options.plot:
-        draw(outcomes, options.plot)
+    if options.curves:
+        options.curves.write_text(curves(outcomes), encoding="utf-8")
     print("", *missed, sep="\n")
     return 1 if missed else 0
 
@@ -445,38 +439,15 @@ def failures(outage: Outage, strategy: Strategy, several: list[Outcome]) -> list
     return missed
 
 
-def draw(outcomes: dict[tuple[str, str], list[Outcome]], path: str) -> None:
-    """Plot the share of successful calls by second."""
-    mpl: Any = import_module("matplotlib")  # of the group "plot"; only who draws needs it
-    mpl.use("Agg")
-    # The same drawing each time, on white wherever it is shown, with a grid behind the lines.
-    mpl.rcParams.update({"svg.hashsalt": "outage", "axes.axisbelow": True, "font.size": 9})
-    plt: Any = import_module("matplotlib.pyplot")
-    figure, rows = plt.subplots(
-        len(OUTAGES), 1, figsize=(8, 2 * len(OUTAGES)), sharex=True, layout="constrained"
-    )
-    for axes, outage in zip(rows, OUTAGES, strict=True):
-        axes.axvspan(0, outage.seconds, color="0.88", linewidth=0)
-        middle = outage.seconds / 2
-        axes.text(middle, 50, "outage", color="0.35", ha="center", va="center", fontsize=8)
-        for strategy in STRATEGIES:
-            runs = [one.goodput for one in outcomes[outage.name, strategy.name]]
-            mean = [100 * statistics.fmean(second) for second in zip(*runs, strict=True)]
-            middles = [second + 0.5 - WARM_UP for second in range(len(mean))]
-            axes.plot(middles, mean, label=strategy.name, **LINES[strategy.name])
-        axes.set_title(outage.name, fontsize=9, loc="left")
-        axes.set_xlim(-WARM_UP, 90)
-        axes.set_ylim(-4, 104)
-        axes.set_yticks((0, 25, 50, 75, 100))
-        axes.grid(color="0.9", linewidth=0.6)
-        axes.tick_params(labelbottom=True, labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.supylabel("calls that go well, % of those begun in the same second", fontsize=9)
-    rows[-1].set_xlabel("seconds since the outage began")
-    handles, labels = rows[0].get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=4, loc="outside upper center", frameon=False)
-    metadata = {"Date": None, "Creator": None} if path.endswith(".svg") else None
-    figure.savefig(path, metadata=metadata, dpi=150)
+def curves(outcomes: dict[tuple[str, str], list[Outcome]]) -> str:
+    """Return the mean percentage of successful calls by second, as the page's picture reads it."""
+    blocks: dict[str, list[str]] = {}
+    for (outage, strategy), several in outcomes.items():
+        by_second = zip(*(one.goodput[:CURVE_SECONDS] for one in several), strict=True)
+        percents = ", ".join(f"{round(100 * statistics.fmean(each), 1):g}" for each in by_second)
+        blocks.setdefault(outage, []).append(f'    "{strategy}": [{percents}]')
+    lines = (f'  "{outage}": {{\n' + ",\n".join(rows) + "\n  }" for outage, rows in blocks.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from drawing import Picture, seconds
+from drawing import DASHED, Picture, seconds
 
 from holdfast.policies import ReconnectPolicy
 
@@ -65,7 +65,7 @@ def picture() -> Picture:
         height=bottom + 40,
     )
     for x, name in ((_CALLER, "your code"), (_CLIENT, "Holdfast"), (_AGENT, "agent")):
-        drawing.line((x, 52), (x, bottom - 14), dashed=True)
+        drawing.line((x, 52), (x, bottom - 14), dashes=DASHED)
         drawing.box((x - 70, 20), (140, 32), (name, "strong"), kind="client")
     held_from = 0.0
     for number, step in enumerate(STEPS):
@@ -77,7 +77,7 @@ def picture() -> Picture:
             case "cut":
                 _cut(drawing, y, step.text)
             case "lost":
-                drawing.line((_AGENT, y), (500, y), kind="bad", dashed=True)
+                drawing.line((_AGENT, y), (500, y), kind="bad", dashes=DASHED)
                 drawing.cross((492, y))
                 drawing.text((580, y - 6), _quoted(step.text), style="bad", anchor="middle")
             case "wait":

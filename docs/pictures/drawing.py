@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Anchor", "Kind", "Picture", "Point", "Style", "seconds"]
+__all__ = ["DASHED", "Anchor", "Kind", "Picture", "Point", "Style", "seconds"]
 
 Kind = Literal["plain", "client", "good", "wait", "bad"]
 """What a shape stands for, by its colour: grey, blue, green, amber or red."""
@@ -24,6 +24,9 @@ Style = Literal["text", "strong", "muted", "code", "good", "wait", "bad", "title
 Anchor = Literal["start", "middle", "end"]
 
 Point = tuple[float, float]
+
+DASHED = "5 4"
+"""The pattern of a dashed line: the lengths of a dash and of a gap, in pixels."""
 
 LINE_HEIGHT = 18
 """Pixels from one line of text to the next."""
@@ -97,7 +100,6 @@ class Picture:
         *lines: str | tuple[str, Style],
         kind: Kind = "plain",
         anchor: Anchor = "middle",
-        dashed: bool = False,
     ) -> None:
         """Draw a box with lines of text in its middle, or at its left side.
 
@@ -105,7 +107,7 @@ class Picture:
             ValueError: A line does not fit.
         """
         (x, y), (width, height) = at, size
-        self.rectangle(at, size, kind=kind, dashed=dashed)
+        self.rectangle(at, size, kind=kind)
         if len(lines) * LINE_HEIGHT > height:
             message = f"{len(lines)} lines do not fit into a box of {height:g} px"
             raise ValueError(message)
@@ -123,14 +125,12 @@ class Picture:
         *,
         kind: Kind = "plain",
         radius: float = 6,
-        dashed: bool = False,
     ) -> None:
         """Draw a rectangle with round corners."""
         (x, y), (width, height) = at, size
-        dashes = ' stroke-dasharray="5 4"' if dashed else ""
         self._add(
             f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
-            f' rx="{radius:g}"{dashes}/>'
+            f' rx="{radius:g}"/>'
         )
 
     def line(
@@ -138,9 +138,10 @@ class Picture:
         *points: Point,
         kind: Kind = "plain",
         arrow: bool = False,
-        dashed: bool = False,
+        dashes: str = "",
+        width: float = 1.5,
     ) -> None:
-        """Draw a line through points, with an arrowhead at its end if asked for."""
+        """Draw a line through points, solid or in dashes, perhaps with an arrowhead at its end."""
         *before, end = points
         if arrow:
             (x, y), (tip_x, tip_y) = before[-1], end
@@ -154,8 +155,11 @@ class Picture:
             )
             self._add(f'<polygon class="{kind}-head" points="{_points(head)}"/>')
             end = back
-        dashes = ' stroke-dasharray="5 4"' if dashed else ""
-        self._add(f'<polyline class="{kind}-line" points="{_points([*before, end])}"{dashes}/>')
+        look = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self._add(
+            f'<polyline class="{kind}-line" points="{_points([*before, end])}"'
+            f' stroke-width="{width:g}"{look}/>'
+        )
 
     def cross(self, at: Point, *, kind: Kind = "bad", size: float = 6) -> None:
         """Draw a small cross."""
@@ -213,7 +217,7 @@ def _style_sheet() -> str:
         ".strong { font-weight: 600; }",
         ".title { font-size: 17px; font-weight: 600; }",
         "rect { stroke-width: 1.2; }",
-        "polyline { fill: none; stroke-width: 1.5; }",
+        "polyline { fill: none; }",
         *_colours(0),
         f"@media (prefers-color-scheme: dark) {{\n{dark}\n}}",
     ]

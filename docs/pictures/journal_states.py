@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple, get_args
 
-from drawing import Kind, Picture
+from drawing import DASHED, Kind, Picture
 
 from holdfast.errors import CallOutcome
 from holdfast.extend import SqliteJournal
@@ -93,7 +93,7 @@ def picture() -> Picture:
         lines += [(detail, "muted")] if detail else []
         is_done = title == "nothing to resume"
         drawing.line(
-            (_LEFT + _WIDTH, y + 25), (_RIGHT, y + 25), kind="bad", dashed=True, arrow=True
+            (_LEFT + _WIDTH, y + 25), (_RIGHT, y + 25), kind="bad", dashes=DASHED, arrow=True
         )
         drawing.text((_LEFT + _WIDTH + 52, y + 19), "crash", style="bad", anchor="middle")
         drawing.box((_RIGHT, y), (_WIDTH, _HEIGHT), *lines, kind="plain" if is_done else "client")

@@ -1,6 +1,7 @@
 """The simulation behind the figures of an outage: it is Holdfast's policies that it measures."""
 
 import importlib
+import json
 import math
 from dataclasses import replace
 
@@ -89,3 +90,17 @@ def test_what_is_promised_and_missed_is_named(outage):
         "missed: 15 s stalling, 80 % load, 3 retries, budget, breaker: recovery 11.0 s"
     ]
     assert outage.failures(few_calls, breaker, [loud, slow]) == []
+
+
+def test_curves_of_the_picture_are_those_of_the_simulation(outage):
+    shown = json.loads((ROOT / "docs" / "pictures" / "outage_curves.json").read_text())
+    assert list(shown) == [each.name for each in outage.OUTAGES]
+    strategies = [each.name for each in outage.STRATEGIES]
+    assert all(list(lines) == strategies for lines in shown.values())
+
+    goodput = (1.0, 0.5, *[0.0] * 150)
+    made = json.loads(outage.curves({("o", "s"): [outage.Outcome(1, 1, 1, goodput)] * 2}))
+
+    assert made == {"o": {"s": [100, 50, *[0] * 98]}}
+    lengths = {len(line) for lines in shown.values() for line in lines.values()}
+    assert lengths == {len(made["o"]["s"])}
