@@ -286,8 +286,8 @@ def test_what_another_agent_wrote_in_the_nested_form_is_read():
 
     assert (found.hops, found.transient, found.retry_after) == (("B", "C"), True, 10)
     assert str(found) == (
-        "the agent answered -32603: Downstream agent 'B' failed: Task timed out "
-        "(it broke at B → C; retry after 10 s)"
+        "the agent answered -32603: Downstream agent 'B' failed: Task timed out (it failed at B "
+        "→ C; retry after 10 s)"
     )
 
 
@@ -343,7 +343,7 @@ def test_loop_is_reported(nested):
 
     assert error.hops == ("B", "A", "B")
     assert error.loop in {"A", "B"}
-    assert f"{error.loop} is in the chain twice" in str(error)
+    assert f"{error.loop} occurs twice in the chain" in str(error)
 
 
 def test_an_agent_that_is_called_by_the_one_that_it_calls_sees_the_loop_itself():
@@ -383,7 +383,7 @@ def test_failed_agent_defaults_to_that_of_the_error():
     assert wrap_downstream(below, current="A").hops == ("http://b.test/rpc",)
     below.agent = "http://b.test/sk-1234567890abcdefghij/rpc"
     assert wrap_downstream(below, current="A").hops == ("http://b.test/***/rpc",)
-    with pytest.raises(ValueError, match="say which one was called, with agent="):
+    with pytest.raises(ValueError, match="pass the called agent as agent="):
         wrap_downstream(InternalError("no"), current="A")
 
 

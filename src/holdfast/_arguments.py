@@ -184,7 +184,7 @@ def check_url(
         raise ValueError(text)
     fault = address_fault(url)
     if fault is None and "#" in url:
-        fault = "has a fragment (#…), which no request carries: leave it out"
+        fault = "has a fragment (#…), which requests cannot carry; remove it"
     if fault is not None:
         text = f"the {subject} {shown!r} {fault}"
         raise ValueError(text)

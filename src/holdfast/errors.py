@@ -368,16 +368,16 @@ class A2AError(Exception):
         if self.agent is not None:
             notes.append(f"agent {self.agent}")
         if self.hops and not (self.hops[-1] and self.hops[-1] in self.message):
-            notes.append(f"it broke at {' → '.join(self.hops)}")
+            notes.append(f"it failed at {' → '.join(self.hops)}")
         if self.loop is not None:
-            notes.append(f"{self.loop} is in the chain twice")
+            notes.append(f"{self.loop} occurs twice in the chain")
         if len(self.attempts) > 1:
             notes.append(f"{len(self.attempts)} attempts")
         if self.retry_after is not None:
             exact = "3g" if self.retry_after < 100 else "0f"  # more digits do not matter
             notes.append(f"retry after {self.retry_after:.{exact}} s")
         if self.retry_stopped_reason is not None:
-            notes.append(f"not tried again: {self.retry_stopped_reason}")
+            notes.append(f"not retried: {self.retry_stopped_reason}")
         if self.other_version is not None:
             version = self.other_version
             notes.append(
@@ -1117,7 +1117,7 @@ def wrap_downstream(
     failed_agent, below = _failed_below(error) if agent is None else (agent, error.hops)
     nearest = hops.as_hop(failed_agent)
     if not nearest and not isinstance(error, NotEnoughResultsError):
-        text = "the error names no agent: say which one was called, with agent="
+        text = "the error has no agent; pass the called agent as agent="
         raise ValueError(text)
     current_name = hops.as_hop(current)
     chain = hops.bounded_chain((nearest, *below))
@@ -1142,8 +1142,8 @@ def wrap_downstream(
 def _check_error(error: object) -> None:
     if not isinstance(error, A2AError):
         text = (
-            f"error must be A2AError, not {type(error).__name__}; other errors are passed on only "
-            'as InternalError("internal error")'
+            f"error must be A2AError, not {type(error).__name__}; pass other errors "
+            'on as InternalError("internal error")'
         )
         raise TypeError(text)
 

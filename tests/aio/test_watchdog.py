@@ -453,7 +453,7 @@ def test_it_needs_a_task():
         await asyncio.sleep(1)
 
     def outside(watchdog):
-        with pytest.raises(RuntimeError, match="needs a task"), watchdog.within(1):
+        with pytest.raises(RuntimeError, match="only be set inside a task"), watchdog.within(1):
             pass
         refused.append(True)
 

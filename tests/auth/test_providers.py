@@ -170,9 +170,9 @@ def test_a_missing_credential_is_refused_under_any_header(value, says):
 
 
 def test_empty_credentials_are_refused():
-    with pytest.raises(ValueError, match="auth is empty; leave it out to send no credentials"):
+    with pytest.raises(ValueError, match="auth must not be empty; omit it to send no credentials"):
         connect("http://agent.test", auth={})
-    with pytest.raises(ValueError, match="SchemeCredentials are empty; leave auth out"):
+    with pytest.raises(ValueError, match="SchemeCredentials must not be empty; omit auth="):
         SchemeCredentials({})
 
 
@@ -348,20 +348,20 @@ async def test_two_schemes_may_need_the_same_value_in_the_same_header():
             [["bearer", "header"], ["query"]],
             ["header"],
             (["bearer", "header", "query"], ["bearer", "query"]),
-            "asks for 'bearer' and 'header', or 'query'",
+            "requires 'bearer' and 'header', or 'query'",
         ),
         (
             [["nowhere"]],
             SUPPORTED,
             (["nowhere"], []),
-            "'nowhere' is not declared among its schemes",
+            "'nowhere' is not declared in the card",
         ),
         *(
             (
                 [[name]],
                 SUPPORTED,
                 ([name], []),
-                f"{name!r} is of a kind that this client does not know",
+                f"{name!r} is of an unsupported kind",
             )
             for name in UNKNOWN
         ),
@@ -636,7 +636,7 @@ def test_a_second_source_of_credentials_is_refused():
         {"auth": "Bearer x", "interceptors": [first]},
         {"interceptors": [first, AuthInterceptor(SchemeCredentials({"b": SECRET}))]},
     ):
-        with pytest.raises(ValueError, match="credentials come from one place"):
+        with pytest.raises(ValueError, match="pass credentials as auth= or in one"):
             connect("http://agent.test", engine=FakeNetwork(), **options)
 
 
@@ -869,10 +869,10 @@ def pass_auth(*names):
         ([["oidc"]], f"the OpenID Connect token 'oidc'{pass_auth('oidc')}"),
         ([["mtls"]], "the client certificate 'mtls'"),
         ([["digest"]], DIGEST),
-        ([["empty"]], "'empty', of a kind that this client does not know"),
-        ([["both"]], "'both', of a kind that this client does not know"),
-        ([["elsewhere"]], "'elsewhere', of a kind that this client does not know"),
-        ([["nowhere"]], "'nowhere', which it does not declare"),
+        ([["empty"]], "'empty', of an unsupported kind"),
+        ([["both"]], "'both', of an unsupported kind"),
+        ([["elsewhere"]], "'elsewhere', of an unsupported kind"),
+        ([["nowhere"]], "'nowhere', which the card does not declare"),
         (
             [["digest"], [], ["bearer", "header"]],
             f"{DIGEST}, or the bearer token 'bearer' and {KEY}{pass_auth('bearer', 'header')}",
@@ -889,7 +889,7 @@ async def test_a_401_without_auth_names_what_the_card_requires(binding, requirem
     with pytest.raises(AuthenticationError) as caught:
         await connected(agent, None, binding).send_message("hello")
 
-    assert caught.value.message.endswith(f"agent 'Guarded' asks for {says}")
+    assert caught.value.message.endswith(f"agent 'Guarded' requires {says}")
     assert caught.value.http_status == 401
     named = dict.fromkeys(name for names in requirements for name in names)
     assert caught.value.schemes == tuple(named)
@@ -981,7 +981,7 @@ async def test_unused_credentials_are_named_in_the_error(status, schemes, says):
     with pytest.raises((AuthenticationError, PermissionDeniedError)) as caught:
         await connected(agent, SchemeCredentials({"b": SECRET})).send_message("hello")
 
-    assert caught.value.message.endswith(f"; none of the credentials in auth were used: {says}")
+    assert caught.value.message.endswith(f"; no credentials of auth were sent: {says}")
 
 
 @pytest.mark.parametrize("name", ["Authorization", "X-API-Key", "Cookie"])
@@ -992,13 +992,12 @@ async def test_a_401_with_custom_headers_does_not_advise_to_pass_them(name):
         await connected(agent, None, headers={name: "Bearer wrong=1"}).send_message("hello")
 
     assert caught.value.message.endswith(
-        "asks for the bearer token 'bearer', and did not take what was sent in the header "
-        f"{name.lower()}"
+        f"requires the bearer token 'bearer', and did not accept the header {name.lower()}"
     )
     assert (caught.value.schemes, caught.value.missing) == (("bearer",), ())
 
 
-NO_SCHEME = "; the Authorization header that was sent names no scheme: write 'Bearer <token>'"
+NO_SCHEME = "; the Authorization header has no scheme: pass 'Bearer <token>'"
 
 
 @pytest.mark.parametrize(
@@ -1040,7 +1039,7 @@ async def test_a_401_with_auth_keeps_the_agents_message(auth):
     with pytest.raises(AuthenticationError) as caught:
         await connected(asking(["bearer"], token=SECRET), auth).send_message("hello")
 
-    assert "asks for" not in caught.value.message
+    assert "requires" not in caught.value.message
 
 
 async def test_on_unauthorized_receives_the_refused_call():

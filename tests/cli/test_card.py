@@ -259,7 +259,7 @@ def test_card_get_004_a_key_server_that_is_away_is_no_verdict():
 def test_a_signature_may_be_required_of_every_command(keys):
     done = run("send", "hello", "--card-keys", keys, "--require-signature", card=WELL)
     assert done.exit == 1
-    assert "is required, and not verified" in done.err
+    assert "is required, but was not verified" in done.err
     done = run("send", "hello", "--card-keys", keys, "--require-signature", card=SIGNED)
     assert done.exit == 0
 

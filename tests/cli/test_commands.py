@@ -559,11 +559,11 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
 @pytest.mark.parametrize(
     ("fault", "what", "why"),
     [
-        (Refuse(), "the connection was refused", "; not tried again: 3 retries were made"),
+        (Refuse(), "the connection was refused", "; not retried: 3 retries were made"),
         (
             rate_limited(retry_after=3000),
             "HTTP 429 Too Many Requests",
-            "; not tried again: another try has to wait 3000 s",
+            "; not retried: the next attempt has to wait 3000 s",
         ),
         (
             Respond(status=404),

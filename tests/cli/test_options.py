@@ -174,12 +174,12 @@ def test_a_usage_error_shows_no_secret():
     ("token", "says"),
     [
         (f"Bearer {SECRET}", "pass it without the word 'Bearer'"),
-        (f"{SECRET} b", "it has a character where a token has none"),
-        (f"{SECRET}=b", "it has a character where a token has none"),
-        (f'"{SECRET}"', "it has a character where a token has none"),
-        (f"é{SECRET}", "it has a character where a token has none"),
-        ("Bearer ", "the name of the scheme, and no token"),
-        ("bearer", "the name of the scheme, and no token"),
+        (f"{SECRET} b", "it has a character that tokens cannot contain"),
+        (f"{SECRET}=b", "it has a character that tokens cannot contain"),
+        (f'"{SECRET}"', "it has a character that tokens cannot contain"),
+        (f"é{SECRET}", "it has a character that tokens cannot contain"),
+        ("Bearer ", "the name of the scheme without a token"),
+        ("bearer", "the name of the scheme without a token"),
         ("None", "a missing value"),
         (" ", "must not be empty"),
     ],
@@ -672,8 +672,11 @@ def test_an_option_that_is_not_much_like_another_is_not_taken_for_it(words):
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        (f"Bearer {SECRET}", "is no bearer token: pass it without the word 'Bearer'"),
-        ("a b", "is no bearer token: it has a character where a token has none (RFC 6750)"),
+        (f"Bearer {SECRET}", "is not a bearer token: pass it without the word 'Bearer'"),
+        (
+            "a b",
+            "is not a bearer token: it has a character that tokens cannot contain (RFC 6750)",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_token_is_reported(token, why):
@@ -683,7 +686,7 @@ def test_what_is_wrong_with_a_token_is_reported(token, why):
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("BEARER", "a b", "is no bearer token"),
+        ("BEARER", "a b", "is not a bearer token"),
         ("TIMEOUT", "soon", "'soon' is not a duration"),
         ("OUTPUT", "yaml", "'yaml' is not one of"),
         ("INSECURE", "maybe", "'maybe' is neither true nor false; write 1 or 0"),
@@ -909,7 +912,7 @@ def test_a_401_for_a_credential_in_a_service_parameter_says_that_it_was_not_take
     agent.inject(Respond(status=401), on="SendMessage", times=9)
     words = ["--svc-param", f"Authorization:Bearer {SECRET}", "-o", "json"]
     done = holdfast("send", "hello", *words, agent=agent)
-    assert "did not take what was sent in the header authorization" in done.error["message"]
+    assert "did not accept the header authorization" in done.error["message"]
 
 
 def test_a_token_and_a_password_cannot_both_be_given():
@@ -954,7 +957,7 @@ def test_a_401_says_what_the_card_asks_for_without_words_for_programs():
     agent.inject(Respond(status=401), on="SendMessage", times=9)
     done = holdfast("send", "hello", "-o", "json", agent=agent)
     assert done.error["message"].startswith(
-        "HTTP 401 Unauthorized; agent 'Asking' asks for the bearer token 'bearer' (agent"
+        "HTTP 401 Unauthorized; agent 'Asking' requires the bearer token 'bearer' (agent"
     )
     assert "auth=" not in done.error["message"]
 
@@ -1116,8 +1119,12 @@ PAGE = b"\n<!doctype html><html><body>Welcome</body></html>"
     [
         (Respond(status=200, body=PAGE), "JSONRPC", "the reply is an HTML page, not JSON; "),
         (Respond(status=200, body=PAGE), "HTTP+JSON", " an HTML page, not JSON; "),
-        (Respond(status=200, body=b'{"result": {}}'), "JSONRPC", "answers another request; "),
-        (Fail(code=-32603), "JSONRPC", "the agent may have run it"),
+        (
+            Respond(status=200, body=b'{"result": {}}'),
+            "JSONRPC",
+            "has the id of another request; ",
+        ),
+        (Fail(code=-32603), "JSONRPC", "the agent may have executed it"),
     ],
 )
 @pytest.mark.parametrize("words", [["send", "hi"], ["send", "--stream", "hi"]])
@@ -1520,7 +1527,7 @@ PAST_CARD = f"to call another address: {ENDPOINT}"
         (
             offering("ftp://agent.test/rpc"),
             (
-                "supportedInterfaces[0].url begins with ftp://, and the binding JSONRPC needs "
+                "supportedInterfaces[0].url begins with ftp://, but the binding JSONRPC needs "
                 "http:// or https:// (agent http://agent.test/.well-known/agent-card.json"
             ),
             f"the card's author has to correct the card; {PAST_CARD}",

@@ -214,7 +214,7 @@ def test_a_call_that_is_held_is_not_forgotten(left):
     done = left.resume("--forget", "m1")
 
     assert done.exit == 1
-    assert "the call of message m1 is held by another client, or was by one that died" in done.err
+    assert "the call of message m1 is held by another client, or by one that crashed" in done.err
     assert "check --journal" not in done.err
 
 
@@ -455,7 +455,7 @@ def test_an_empty_file_is_no_journal_and_is_left_empty(left):
     done = left.resume("--list")
 
     assert done.exit == 1
-    assert "is not a journal yet: nothing was written to it" in done.err
+    assert "is not a journal: it is empty" in done.err
     assert left.path.read_bytes() == b""
 
 

@@ -556,7 +556,9 @@ def test_unknown_name_ends_the_run_at_once(runs):
     done = runs(lines=["a"], card="http://nowhere.test")
 
     assert done.exit == 3
-    assert done.err.startswith("Error: the name could not be resolved (agent http://nowhere.test")
+    assert done.err.startswith(
+        "Error: the host name could not be resolved (agent http://nowhere.test"
+    )
 
 
 def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
@@ -622,7 +624,9 @@ def test_a_journal_that_is_gone_ends_the_sending_and_no_line_is_lost(tmp_path):
     done = runs("--concurrency", "1", lines=many)
 
     assert done.exit == 1
-    assert f"Error: the journal {runs.journal} is gone since it was opened" in done.err
+    assert (
+        f"Error: the journal {runs.journal} was deleted or moved after it was opened" in done.err
+    )
     assert "Hint: put the journal back where it was: " in done.err
     assert "; then, to resume: holdfast " in done.err
     assert [one for one in runs.results if "error" in one] == []

@@ -262,7 +262,7 @@ async def test_a_run_has_one_iterator_at_a_time():
     first = asyncio.create_task(anext(run))
     await asyncio.sleep(1)
 
-    with pytest.raises(RuntimeError, match="is iterated over already"):
+    with pytest.raises(RuntimeError, match="is already being iterated"):
         await anext(run)
 
     assert (await first).answer is not None
@@ -332,7 +332,7 @@ async def test_a_changed_message_does_not_get_the_answer_of_another(tmp_path, ke
 
     error = results["0"].error
     assert isinstance(error, RunItemChangedError)
-    assert str(error).startswith("another message was sent under the key '0' in this")
+    assert str(error).startswith("the key '0' was used in this")
     assert (error.key, error.executed) == ("0", False)
     assert error.message_id in agent.executions
     assert [results[key].answer.text for key in "12"] == ["bb", "bb"]
@@ -355,7 +355,7 @@ async def test_the_same_content_in_another_context_is_another_message(tmp_path, 
         results = await collected(client.run([item(**change)], run_id="r"))
         again = await collected(client.run([item(messageId="m2")], run_id="r"))
 
-    assert "another message was sent under the key 'k'" in str(results["k"].error)
+    assert "the key 'k' was used in this run for another message" in str(results["k"].error)
     assert again["k"].answer.text == "yesyes"
     assert len(agent.executions) == 1
 
@@ -715,7 +715,7 @@ async def test_finished_messages_stay_finished_if_a_run_moves_to_another_agent(
         error = results["0"].error
         assert isinstance(error, CallEndedError)
         assert (error.outcome, error.executed) == ("answered", True)
-        assert f"to {here.url} has ended before, as answered" in str(error)
+        assert f"to {here.url} has already ended: answered" in str(error)
     await journal.close()
 
 
@@ -733,7 +733,7 @@ async def test_a_pending_call_of_another_agent_is_left_to_runs_that_name_that_ag
 
     assert isinstance(error, OutcomeUnknownError)
     assert (error.executed, error.search_error.reason) == (None, "other_agent")
-    advice = f"was recorded for {here.url}, and {there.url} does not know it: name the agent"
+    advice = f"was recorded for {here.url}, but {there.url} has no task of it; pass the agent"
     assert advice in str(error)
     assert error.search_error.agent == here.url
     assert there.executions == {}

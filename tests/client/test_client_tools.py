@@ -366,9 +366,9 @@ def anything(**given: int) -> None:
         (missing, "tool missing cannot be described: .*Nowhere"),
         (any_number, "parameter 'given' of the tool any_number"),
         (anything, "parameter 'given' of the tool anything"),
-        (lambda a: a, "function with a name"),
-        (Untyped, "function with a name"),
-        (7, "function with a name"),
+        (lambda a: a, "a named function"),
+        (Untyped, "a named function"),
+        (7, "a named function"),
     ],
 )
 async def test_a_function_that_cannot_be_described_is_refused_by_name(tool, message):
@@ -426,7 +426,7 @@ def stopping() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "reply"),
     [
-        ("nothing", "{}", "there is no tool 'nothing'; there are add, broken, refusing"),
+        ("nothing", "{}", "there is no tool 'nothing'; valid names: add, broken, refusing"),
         ("broken", '{"secret": "k-123"}', "the tool failed: ValueError"),
         ("refusing", '{"what": "oven"}', "there is no oven"),
         ("unwritable", "", "the tool failed: TypeError"),

@@ -93,7 +93,7 @@ BAD_URLS = {
     f"http://agent.test:x/?key={SECRET}": "is not a URL",
     f"http://agent test/#{SECRET}": "a space or a control character",
     f"http://agent.test/#{SECRET}": "has a fragment",
-    "http://agent.test/card.json#": "leave it out",
+    "http://agent.test/card.json#": "remove it",
 }
 
 
@@ -762,7 +762,10 @@ async def test_what_narrows_a_list_is_checked(options, kind, what):
         ({"engine": 7}, "engine must have the methods request, stream, close; int has not"),
         ({"engine": FakeNetwork}, "engine must be an instance, not the class FakeNetwork"),
         ({"allowed_networks": ["nope"]}, "'nope' in allowed_networks is not a network, such as"),
-        ({"bindings": ["nope"]}, "'nope' in bindings is not a binding; there are JSONRPC, HTTP"),
+        (
+            {"bindings": ["nope"]},
+            "'nope' in bindings is not a binding; valid bindings: JSONRPC, HTTP",
+        ),
     ],
 )
 def test_refused_value_is_reported_with_what_it_must_be(options, said):
@@ -812,14 +815,14 @@ def test_what_would_be_no_address_even_so_is_not_suggested(address):
 
 @pytest.mark.parametrize("said", ["hello", "Book a table."])
 async def test_an_agent_and_a_message_that_are_swapped_are_distinguished(said):
-    with pytest.raises(ValueError, match="the agent comes first, and then the message"):
+    with pytest.raises(ValueError, match="the arguments are in the wrong order"):
         await ask(said, URL)
 
 
 async def test_what_is_wrong_with_an_agent_is_told_whatever_the_message():
     with pytest.raises(ValueError, match="did you mean http://agent"):
         await ask("agent", "hello")
-    with pytest.raises(ValueError, match="auth is empty"):
+    with pytest.raises(ValueError, match="auth must not be empty"):
         await ask(URL, URL, auth=" ")
 
 
@@ -837,7 +840,7 @@ def test_value_instead_of_a_list_is_reported_with_how_to_make_one(name, given, a
 
 
 def test_empty_credentials_are_a_mistake():
-    assert "auth is empty" in str(refused(URL, auth=" "))
+    assert "auth must not be empty" in str(refused(URL, auth=" "))
 
 
 def test_a_pipe_in_the_place_of_a_card_file_is_refused(tmp_path):

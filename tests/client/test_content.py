@@ -201,7 +201,9 @@ def test_file_part_accepts_files_from_empty_to_max_bytes(tmp_path):
 
     with path.open("r+b") as file:
         file.truncate(1024**3 + 1)  # which takes no room on the disk
-    with pytest.raises(OSError, match="1073741825 bytes, more than 1073741824") as caught:
+    with pytest.raises(
+        OSError, match="1073741825 bytes, more than max_bytes=1073741824"
+    ) as caught:
         file_part(path)
 
     assert caught.value.errno == errno.EFBIG
@@ -324,8 +326,8 @@ ITSELF["list"].append(ITSELF["list"])
         ({"a": object()}, '["a"] must be JSON, not object'),
         ({"a": Part(text="x")}, '["a"] must be JSON, not Part'),
         ({"a": 10**5000}, '["a"] is a number of more than 4,000 digits'),
-        ({"a": {1: 2}}, '["a"] has a key that is int, and JSON has only str'),
-        ({None: 2}, " has a key that is NoneType, and JSON has only str"),
+        ({"a": {1: 2}}, '["a"] has a key that is int, but JSON keys must be str'),
+        ({None: 2}, " has a key that is NoneType, but JSON keys must be str"),
         (ITSELF, '["list"][0] contains itself'),
         ({"a": HALF}, r'["a"] has an unpaired surrogate (\ud800 at index 1), which UTF-8'),
         ({"é": {HALF: 1}}, r'["\u00e9"] has a key with an unpaired surrogate (\ud800 at'),
@@ -606,7 +608,7 @@ def test_a_dict_of_proto_json_of_0_3_becomes_a_message():
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ({"role": "assistant", "parts": ["hi"]}, 'is "user"'),
+        ({"role": "assistant", "parts": ["hi"]}, 'must be "user"'),
         ({"kind": "task", "parts": ["hi"]}, "not a message"),
         ({"parts": [{"type": "input_text", "text": "hi"}]}, 'write {"text": …}'),
         ({"parts": [{"type": "text", "content": "hi"}]}, 'has no "text"'),

@@ -500,7 +500,7 @@ async def test_a_hook_that_cancels_itself_has_failed_and_cancels_nothing_else(bi
         on_input=give_up
     )
 
-    with pytest.raises(TaskInputRequiredError, match="it was cancelled from within"):
+    with pytest.raises(TaskInputRequiredError, match="it cancelled itself"):
         await chat.ask("A pizza")
 
 

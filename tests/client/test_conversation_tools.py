@@ -110,7 +110,7 @@ async def test_a_stream_checks_the_extension_before_anything_is_sent():
         async with fake.client().stream_message("hi", tools=[add]):
             pass
     assert fake.turns == []
-    with pytest.raises(TypeError, match="function with a name"):
+    with pytest.raises(TypeError, match="a named function"):
         fake.client().stream_message("hi", tools=[7])
 
 
@@ -188,7 +188,7 @@ async def test_an_interrupted_call_is_not_run_again(streaming):
         answer = await events.result()
 
     assert (answer.text, began) == ("done", ["Ada", "Bob"])
-    interrupted = "the call was interrupted while it ran, and is not run again"
+    interrupted = "the tool call was interrupted, and is not run again"
     assert fake.results(1) == [
         ("call-1", "pay", "paid Ada", None),
         ("call-2", "pay", "", interrupted),

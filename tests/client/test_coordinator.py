@@ -260,7 +260,7 @@ async def test_min_results_above_the_number_of_messages_is_refused():
 async def test_a_fan_out_without_agents_has_no_results():
     async with coordinating(fake("a")) as coordinator:
         assert await coordinator.fan_out(zip([], [], strict=True), min_results=0) == ()
-        with pytest.raises(NotEnoughResultsError, match="1 agent should answer, and 0 are asked"):
+        with pytest.raises(NotEnoughResultsError, match="1 agent, but only 0 are called"):
             coordinator.fan_out([])
 
 
@@ -319,7 +319,7 @@ async def test_the_error_names_each_failure_and_is_shortened():
         with pytest.raises(NotEnoughResultsError) as caught:
             await coordinator.fan_out("hello", min_results=2)
 
-    assert "1 of 3 has answered, and 2 should have; b: task " in str(caught.value)
+    assert "1 of 3 has answered, but min_results requires 2; b: task " in str(caught.value)
     assert "ended in FAILED: no traffic today, c: task " in str(caught.value)
     assert str(caught.value).endswith("x…")
     assert len(str(caught.value)) < 400
@@ -328,7 +328,7 @@ async def test_the_error_names_each_failure_and_is_shortened():
 async def test_a_coordinator_without_agents_is_named_in_the_error():
     async with coordinating() as coordinator:
         with pytest.raises(
-            NotEnoughResultsError, match="0 are asked: the coordinator has no agents; nothing"
+            NotEnoughResultsError, match="0 are called: the coordinator has no agents; nothing"
         ):
             coordinator.fan_out("hello")
 
@@ -494,11 +494,11 @@ async def test_too_few_answers_end_each_iteration():
 async def test_an_unused_fan_out_causes_a_warning():
     agent = fake("a")
     async with coordinating(agent) as coordinator:
-        with pytest.warns(RuntimeWarning, match="fan-out was never begun: await it") as warned:
+        with pytest.warns(RuntimeWarning, match="fan-out was never started: await it") as warned:
             coordinator.fan_out("hello")
         assert warned[0].filename == __file__
         with (
-            pytest.warns(RuntimeWarning, match="never begun"),
+            pytest.warns(RuntimeWarning, match="never started"),
             pytest.raises(TypeError, match="coroutine"),
         ):
             await asyncio.create_task(coordinator.fan_out("hello"))
@@ -1019,7 +1019,7 @@ async def test_unknown_agents_are_named():
         (("",), {}, ValueError, "at least one part"),
         (([("a", "")],), {}, ValueError, "at least one part"),
         (([("a", "x", "y")],), {}, ValueError, "one has 3 members"),
-        (([("a", "x")],), {"agents": ["a"]}, ValueError, "pairs name their agents"),
+        (([("a", "x")],), {"agents": ["a"]}, ValueError, "pairs, which name their agents"),
         (("x",), {"agents": "a"}, TypeError, "must be a sequence"),
         (("x",), {"within": 0}, ValueError, "within must be"),
         (("x",), {"min_results": -1}, ValueError, "min_results"),
@@ -1034,9 +1034,19 @@ async def test_unknown_agents_are_named():
         ),
         (("x",), {"witin": 3}, TypeError, "'witin' is not an option .*; did you mean 'within'?"),
         (("x",), {"time_out": 3}, TypeError, "did you mean 'timeout'?"),
-        (({"a": "x", "z": "y"},), {}, ValueError, r"a dict is one message; .* pass \.items\(\)"),
+        (
+            ({"a": "x", "z": "y"},),
+            {},
+            ValueError,
+            r"a dict is one message; .* pass its \.items\(\)",
+        ),
         (({"z": "y"},), {}, ValueError, "'z' is not a member of the message; write "),
-        ((Message(task_id="7", parts=(Part(text="x"),)),), {}, ValueError, "task 7 is one agent"),
+        (
+            (Message(task_id="7", parts=(Part(text="x"),)),),
+            {},
+            ValueError,
+            "task 7 belongs to one agent",
+        ),
     ],
 )
 async def test_invalid_arguments_are_refused_at_once(arguments, options, error, match):
@@ -1060,7 +1070,7 @@ async def test_a_repeated_message_id_is_refused():
     [
         ("http://a.test", {}, TypeError, r"\['http://a.test'\]"),
         (["http://a.test", "http://a.test"], {}, ValueError, "already"),
-        (["http://a.test/?key=s3cret"], {}, ValueError, "may hold a secret"),
+        (["http://a.test/?key=s3cret"], {}, ValueError, "may contain a secret"),
         ([7], {}, TypeError, "a dict of names and agents, or a list of addresses, not of int"),
         (5, {}, TypeError, "agents must be a dict of names and agents, or .*, not int"),
         (["a.test"], {}, ValueError, "did you mean http://a.test"),
@@ -1068,7 +1078,7 @@ async def test_a_repeated_message_id_is_refused():
         ({"a": None}, {}, TypeError, "the agent 'a' must be a URL, .* not NoneType"),
         ({"a": b"http://a.test"}, {}, TypeError, "the agent 'a' must be .* not bytes"),
         ({"a": ["http://a.test", None]}, {}, TypeError, "the agent 'a' must be .* not NoneType"),
-        ({"a": []}, {}, ValueError, "the agent 'a' is empty"),
+        ({"a": []}, {}, ValueError, "the agent 'a' has an empty list"),
         ({"": "http://a.test"}, {}, ValueError, "name of an agent"),
         ({7: "http://a.test"}, {}, TypeError, "name of an agent"),
         ([], {"concurrency": 0}, ValueError, "concurrency"),

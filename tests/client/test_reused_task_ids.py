@@ -60,7 +60,7 @@ async def check_resumed_as_unknown(network, path, **options):
     async with connected(network, journal, **options) as client:
         call = (await client.pending())[0]
         assert call.task_id == "task-1"
-        with pytest.raises(TaskNotFoundError, match="task task-1 is not the one of") as caught:
+        with pytest.raises(TaskNotFoundError, match="task task-1 no longer belongs to") as caught:
             await call.resume(timeout=600)
         assert (caught.value.executed, caught.value.task_id) == (True, "task-1")
         assert call.message_id in [call.message_id for call in await client.pending()]
@@ -165,7 +165,7 @@ async def test_a_cut_stream_does_not_continue_with_another_messages_task(streami
         network.start(FakeAgent(repeats, streaming=streaming))
         async with connected(network) as other_client:
             await other_client.send_message("another", return_immediately=True)
-            with pytest.raises(TaskNotFoundError, match="not the one of message") as caught:
+            with pytest.raises(TaskNotFoundError, match="no longer belongs to message") as caught:
                 await events.result()
     assert caught.value.executed is True
 

@@ -152,7 +152,7 @@ async def test_an_opened_circuit_lets_nothing_pass_until_reset(called_before):
 
     client.circuit.open()
 
-    with pytest.raises(CircuitOpenError, match="was opened by hand") as caught:
+    with pytest.raises(CircuitOpenError, match="was opened manually") as caught:
         await client.ask("hello")
     assert (caught.value.executed, caught.value.retry_after) == (False, None)
     assert (client.circuit.state, client.circuit.retry_after) == ("open", None)
@@ -266,7 +266,7 @@ def test_a_manual_override_applies_in_every_event_loop():
     client.circuit.open()
 
     assert client.circuit.state == "open"
-    with pytest.raises(CircuitOpenError, match="opened by hand"):
+    with pytest.raises(CircuitOpenError, match="opened manually"):
         run(client.ask("hello"))
     client.circuit.reset()
     run(client.ask("hello"))

@@ -203,12 +203,10 @@ async def test_at_the_deadline_what_failed_since_then_is_named():
     refused = A2AConnectionError("the connection was refused", failure="refused", transient=True)
     look = Looks(WORKING, refused)
 
-    with pytest.raises(
-        DeadlineExceededError, match="timeout of 9 s; what failed last: "
-    ) as caught:
+    with pytest.raises(DeadlineExceededError, match="timeout of 9 s; last error: ") as caught:
         await poll(look, None, until=is_over, deadline=within(9), interval=2)
 
-    assert str(caught.value).endswith("failed last: the connection was refused")
+    assert str(caught.value).endswith("last error: the connection was refused")
 
 
 async def test_at_the_deadline_a_failure_that_has_passed_is_not_named():
@@ -419,7 +417,7 @@ async def test_wait_for_an_unknown_task_fails_at_once(binding):
 @pytest.mark.parametrize(
     ("fault", "named"),
     [
-        (Refuse(), r"; what failed last: the connection was refused \(agent"),
+        (Refuse(), r"; last error: the connection was refused \(agent"),
         (Delay(seconds=100), r" \(agent"),
     ],
     ids=["gone", "silent"],

@@ -553,7 +553,7 @@ async def test_a_producer_that_makes_something_else_is_named():
     factory = made()
     factory.register("OWN", lambda *_: object())
 
-    with pytest.raises(TypeError, match="the producer of OWN must make a Transport, not object"):
+    with pytest.raises(TypeError, match="the producer of OWN must return a Transport, not object"):
         await factory.create(card("OWN")).send_message("hello")
 
 
@@ -885,7 +885,7 @@ async def test_credentials_that_are_there_stay(options):
     agent = FakeAgent(card=guarded("JSONRPC"))
     client = connect(agent.url, engine=FakeNetwork(agent), **options)
 
-    with pytest.raises(ValueError, match="credentials come from one place"):
+    with pytest.raises(ValueError, match="pass credentials as auth= or in one"):
         await client.add_request_middleware(AuthInterceptor(SchemeCredentials({"key": SECRET})))
 
     if "auth" in options:

@@ -39,7 +39,7 @@ async def test_before_the_first_event_there_is_no_task():
     manager = ClientTaskManager()
 
     assert manager.get_task() is None
-    with pytest.raises(InvalidAgentResponseError, match="no event of a task has arrived"):
+    with pytest.raises(InvalidAgentResponseError, match="no task event was received"):
         manager.get_task_or_raise()
 
 

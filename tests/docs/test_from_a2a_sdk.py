@@ -165,7 +165,7 @@ async def a_push_configuration_goes_with_each_message(written, world):
     await client.send_message("hello")
     sent = json.loads(fake.received[-1].body)["params"]["configuration"]
     assert sent["taskPushNotificationConfig"]["url"] == "https://me.example/push"
-    with pytest.raises(ValueError, match="more than the one"):
+    with pytest.raises(ValueError, match="at most one config"):
         holdfast.compat.ClientConfig(
             push_notification_configs=[holdfast.types.TaskPushNotificationConfig(url=HERE)] * 2
         )

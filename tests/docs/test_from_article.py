@@ -263,7 +263,7 @@ async def a_coordinator_has_agents(written, world):
         assert (await coordinator.delegate("moon", "hello")).unwrap().text == "hello"
 
 
-@row("3 failures in a row, 30 s")
+@row("3 consecutive failures, 30 s")
 async def a_circuit_opens_after_three_failures(written, world):
     breaker = await written()
     resilience = holdfast.Resilience(breaker=breaker, retry=holdfast.RetryPolicy(max_retries=0))

@@ -79,7 +79,7 @@ async def test_open_circuit_says_when_to_call_again():
 
     await execute(PAGE.block("except holdfast.Circuit"), agent=client, print=lines.append)
 
-    assert str(lines[0]).startswith("nothing was sent, as the circuit to the agent is open")
+    assert str(lines[0]).startswith("the circuit to the agent is open; nothing was sent")
 
 
 async def test_a_circuit_is_opened_and_reset_by_hand():

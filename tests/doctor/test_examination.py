@@ -797,7 +797,7 @@ async def test_what_a_card_requires_and_does_not_declare_is_a_warning():
 
     (finding,) = diagnosis.of("authentication.declared")
     assert finding.level == "warning"
-    assert finding.saw == "the card asks for 'bearer', which it does not declare"
+    assert finding.saw == "the card asks for 'bearer', which the card does not declare"
 
 
 async def test_the_requirements_of_a_card_are_described_with_all_alternatives():

@@ -154,7 +154,7 @@ async def test_carried_it_sends_nothing_twice_and_says_that_it_may_have_run(
 
     [error] = called.outcome["errors"]
     assert error.startswith("A2A request failed: Network communication error: the connection")
-    assert error.endswith("not tried again: the agent may have run it)")
+    assert error.endswith("not retried: the agent may have executed it)")
     assert called.asked == ["card", SEND]
     assert called.executions == executions
 

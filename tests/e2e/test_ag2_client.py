@@ -189,7 +189,7 @@ async def test_carried_it_sends_nothing_twice_and_learns_that_it_may_have_run(
     ]
     cause = called.outcome["error"][3]
     assert cause["executed"] is None
-    assert cause["message"].endswith("not tried again: the agent may have run it)")
+    assert cause["message"].endswith("not retried: the agent may have executed it)")
     assert called.asked == [*CARDS, SEND]
     assert called.executions == executions
 

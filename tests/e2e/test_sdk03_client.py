@@ -121,7 +121,7 @@ async def test_carried_it_sends_nothing_twice_and_learns_that_it_may_have_run(
 
     cause = next(error for error in called.outcome["error"] if "executed" in error)
     assert (cause["type"], cause["executed"]) == ("A2AConnectionError", None)
-    assert cause["message"].endswith("not tried again: the agent may have run it)")
+    assert cause["message"].endswith("not retried: the agent may have executed it)")
     assert called.asked == ["card", SEND if streaming else "SendMessage"]
     assert called.executions == executions
 

@@ -430,9 +430,9 @@ def test_a_long_key_is_shortened_in_the_place():
 
 
 def test_a_value_of_another_type_is_a_mistake_of_the_program():
-    with pytest.raises(TypeError, match="a Task is no Message"):
+    with pytest.raises(TypeError, match="a Task is not a Message"):
         to_proto(Task(id="t"), pb.Message)
-    with pytest.raises(TypeError, match="Task is not a request"):
+    with pytest.raises(TypeError, match="Task is not an A2A request"):
         to_params(pb.Task())
 
 
@@ -445,7 +445,7 @@ def test_values_that_the_model_takes_for_json_are_json():
 
 
 def test_what_is_no_json_at_all_is_reported():
-    with pytest.raises(InvalidAgentResponseError, match=r'no JSON value.* at data\["x"\]'):
+    with pytest.raises(InvalidAgentResponseError, match=r'not a JSON value.* at data\["x"\]'):
         to_proto(Part(data={"x": object()}), pb.Part)
 
 

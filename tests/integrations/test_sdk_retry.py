@@ -174,7 +174,7 @@ async def test_a_hint_that_is_too_long_ends_the_call_at_once():
 
     assert inner.times == [0]
     assert retry_facts(error) == RetryFacts(
-        attempts=1, reason="another try has to wait 61 s", executed=False, retry_after=61.0
+        attempts=1, reason="the next attempt has to wait 61 s", executed=False, retry_after=61.0
     )
 
 
@@ -318,7 +318,7 @@ async def test_retries_are_logged_without_the_address(caplog):
 
     await call(around(Scripted(unanswered())), "get_task")
 
-    assert "GetTask: try 1 failed with A2AClientError; the next one is in 0.5 s" in caplog.text
+    assert "GetTask: attempt 1 failed with A2AClientError; next attempt in 0.5 s" in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -504,7 +504,7 @@ async def test_a_call_ends_with_its_time(name):
 
     assert asyncio.get_running_loop().time() == 7
     assert type(error) is A2AClientTimeoutError
-    assert "took longer than its 7 s" in str(error)
+    assert "did not finish within the timeout of 7 s" in str(error)
     assert error.__cause__ is None
     assert retry_facts(error).attempts == 1
     assert inner.open == 0
@@ -560,7 +560,7 @@ async def test_retries_stop_while_most_calls_fail():
     errors = [await failing(transport) for _ in range(10)]
 
     assert len(inner.calls) == 10 + 3
-    assert retry_facts(errors[-1]).reason == "the retry budget of this agent is spent"
+    assert retry_facts(errors[-1]).reason == "the agent's retry budget is exhausted"
 
 
 async def test_a_budget_can_be_shared():
@@ -632,7 +632,9 @@ async def test_the_error_is_the_sdks_own_and_says_what_was_tried():
 async def test_it_says_that_a_message_may_have_been_executed(name):
     error = await failing(around(Scripted(timed_out())), name)
 
-    assert error.__notes__ == ["Holdfast stopped retrying after 1 try: the agent may have run it"]
+    assert error.__notes__ == [
+        "Holdfast stopped retrying after 1 try: the agent may have executed it"
+    ]
 
 
 async def test_the_same_error_is_noted_once():

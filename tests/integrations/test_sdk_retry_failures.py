@@ -238,7 +238,7 @@ async def test_what_may_have_been_executed_is_not_sent_again(name):
     for what, error in maybe_executed().items():
         with case(what):
             assert await tries(error, name) == 1
-            assert retry_facts(error).reason == "the agent may have run it"
+            assert retry_facts(error).reason == "the agent may have executed it"
             assert retry_facts(error).executed is None
 
 
@@ -403,7 +403,7 @@ async def test_a_grpc_server_may_ask_not_to_be_tried_again(pushback):
     error = rpc_error("UNAVAILABLE", trailing=[("grpc-retry-pushback-ms", pushback)])
 
     assert await tries(error, "get_task") == 1
-    assert retry_facts(error).reason == "the agent asked not to be tried again"
+    assert retry_facts(error).reason == "the agent declared the failure final"
 
 
 @pytest.mark.parametrize(

@@ -535,7 +535,7 @@ async def test_an_agent_of_an_older_protocol_is_not_asked_for_a_tenant():
     card = card_of(agent, "JSONRPC", version="0.3.0")
     transport = HoldfastTransport(card, f"{agent.url}/rpc", engine=FakeNetwork(agent))
 
-    with pytest.raises(VersionNotSupportedError, match="knows no tenants"):
+    with pytest.raises(VersionNotSupportedError, match="has no tenants"):
         await transport.get_task(pb.GetTaskRequest(id="task-1", tenant="ann"))
 
 
@@ -955,7 +955,7 @@ async def test_a_retry_config_says_how_to_try_again_in_the_sdks_terms(binding):
 
     async def on_retry(attempt, error, delay):
         told.append((attempt, type(error), delay <= 8))
-        raise RuntimeError("which changes nothing")
+        raise RuntimeError("the retry continues")
 
     config = RetryConfig(
         max_retries=2,

@@ -9,6 +9,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from datetime import UTC, datetime
@@ -108,7 +109,7 @@ async def test_a_record_with_an_outcome_is_not_updated(path):
 
     assert not await journal.update("m-1", 1, RecordUpdate(outcome="refused"))
     assert await journal.unfinished() == []
-    with pytest.raises(JournalError, match="m-1 is over: answered") as caught:
+    with pytest.raises(JournalError, match="m-1 has already ended: answered") as caught:
         await journal.claim("m-1", now=9999.0, lease_until=10029.0)
     assert (caught.value.reason, caught.value.message_id) == ("finished", "m-1")
     with pytest.raises(JournalError, match="m-2 is not in the journal") as caught:
@@ -139,7 +140,7 @@ async def test_begin_refuses_a_recorded_message(path):
     ("unwritable", "why"),
     [
         ({"generation": 2**63}, "a number is too large for the journal"),
-        ({"context_id": "\ud800"}, "the journal takes no such text"),
+        ({"context_id": "\ud800"}, "the journal cannot store this text"),
     ],
 )
 async def test_a_value_that_sqlite_cannot_store_is_refused_and_nothing_is_sent(
@@ -508,7 +509,7 @@ async def test_a_link_of_the_user_is_followed(path, tmp_path_factory, other_user
 
     target.unlink()
     other_user(path)
-    assert "link that user" in await refusal(SqliteJournal(path), record())
+    assert "symbolic link of user" in await refusal(SqliteJournal(path), record())
     assert not target.exists()
 
 
@@ -562,7 +563,7 @@ async def test_a_directory_where_others_may_replace_files_is_warned_of(
         path.parent.mkdir(mode=0o700)
     await (await left_open(path)).close()
 
-    text = f"other users may replace the journal in {odd};"
+    text = f"other users can replace the journal in {odd};"
     assert (text in caplog.text) == is_warned
 
 
@@ -609,8 +610,8 @@ def spoil(path, how):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("CREATE TABLE recipes (name TEXT)", "is a database of something else"),
-        ("PRAGMA application_id = 7", "is a database of something else"),
+        ("CREATE TABLE recipes (name TEXT)", "is a SQLite database of another program"),
+        ("PRAGMA application_id = 7", "is a SQLite database of another program"),
         ("PRAGMA application_id = 1213156420; PRAGMA user_version = 99", "newer Holdfast"),
     ],
 )
@@ -636,7 +637,7 @@ async def test_an_unreadable_record_raises_an_error_for_its_call(path):
     refused, *others_found = await asyncio.gather(*lookups, return_exceptions=True)
 
     assert isinstance(refused, JournalError)
-    assert "a record that cannot be read: Invalid enum value 'COMPLETED'" in str(refused)
+    assert "an unreadable record: Invalid enum value 'COMPLETED'" in str(refused)
     assert others_found == [record("b", label="2")] * 2
     await journal.close()
 
@@ -693,7 +694,9 @@ async def test_a_file_deleted_while_it_is_open_is_detected(tmp_path, lose, is_re
         journal._file._close_file()  # as a fork does
 
     for _ in range(2):
-        with pytest.raises(JournalError, match=r"calls\.db is (gone|another file)") as caught:
+        with pytest.raises(
+            JournalError, match=r"calls\.db was (deleted or moved|replaced by another file)"
+        ) as caught:
             await journal.begin(record("b"))
         assert caught.value.executed is False
     with pytest.raises(JournalError, match=r"calls\.db"):
@@ -709,7 +712,7 @@ async def test_a_restored_file_is_used_again(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     moved(path)
-    with pytest.raises(JournalError, match="is gone"):
+    with pytest.raises(JournalError, match="was deleted or moved"):
         await journal.begin(record("b"))
     path.with_name("elsewhere.db").rename(path)
 
@@ -756,12 +759,12 @@ async def test_find_returns_a_call_by_its_message(path):
 @pytest.mark.parametrize(
     ("path_template", "cause"),
     [
-        (".", "{0} is a directory; name a file in it"),
+        (".", "{0} is a directory; pass the path of a file in it"),
         (
             "none/calls.db",
-            "the directory {0}/none does not exist; create it, or name another file",
+            "the directory {0}/none does not exist; create it, or pass another path",
         ),
-        ("notes/calls.db", "{0}/notes is not a directory; name another file"),
+        ("notes/calls.db", "{0}/notes is not a directory; pass another path"),
     ],
 )
 async def test_a_path_that_is_not_a_file_is_an_error(tmp_path, path_template, cause):
@@ -776,6 +779,51 @@ async def test_a_path_that_is_not_a_file_is_an_error(tmp_path, path_template, ca
     with pytest.raises(JournalError, match=r"no.db does not exist"):
         await reading.unfinished()
     await reading.close()
+
+
+@posix
+@pytest.mark.parametrize(
+    ("mode", "denied", "options"),
+    [
+        ((0o755, 0o000), "calls.db", ""),
+        ((0o755, 0o444), "calls.db", ""),
+        ((0o755, 0o000), "calls.db", ", read_only=True"),
+        ((0o555, None), "", ""),
+    ],
+)
+def test_a_journal_without_permission_names_the_denied_path(mode, denied, options):
+    program = textwrap.dedent(
+        f"""
+        import asyncio, os, pathlib, sys
+        from holdfast import SqliteJournal
+
+        directory = pathlib.Path(sys.argv[1])
+        if not os.getuid():  # root is denied nothing
+            os.chown(directory, 65534, -1)
+            if (directory / "calls.db").exists():
+                os.chown(directory / "calls.db", 65534, -1)
+            os.setuid(65534)
+        async def main():
+            try:
+                await SqliteJournal(directory / "calls.db"{options}).unfinished()
+            except Exception as error:
+                print(error.reason, error)
+        asyncio.run(main())
+        """
+    )
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if mode[1] is not None:
+            (directory / "calls.db").touch(mode[1])
+        directory.chmod(mode[0])
+        done = subprocess.run(
+            [sys.executable, "-c", program, name], timeout=60, check=True, capture_output=True
+        )
+        output = done.stdout.decode()
+        directory.chmod(0o755)
+
+    assert f"journal {name}/calls.db cannot be used: permission denied: " in output
+    assert output.rstrip().endswith(f"permission denied: {directory / denied}")
 
 
 async def test_a_lock_of_another_process_is_an_error_and_the_next_call_succeeds(path):

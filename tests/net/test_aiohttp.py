@@ -918,7 +918,7 @@ async def test_a_server_without_tls_is_a_tls_failure(ending):
         error = await failing(engine.request(post(url, progress=progress)), A2AConnectionError)
 
         assert (error.failure, error.executed) == ("tls", False)
-        assert (error.transient, "begins with http://" in error.message) == (
+        assert (error.transient, "use http:// in its address" in error.message) == (
             ending != "answer",
             True,
         )
@@ -935,13 +935,13 @@ async def test_a_server_that_does_not_answer_the_handshake_may_speak_plain_http(
         request = post(url, timeouts=Timeouts(connect=0.05))
         error = await failing(engine.request(request), A2ATimeoutError)
 
-    assert (error.phase, "begins with http://" in error.message) == ("connect", True)
+    assert (error.phase, "use http:// in its address" in error.message) == ("connect", True)
 
 
 def test_an_invalid_certificate_file_is_refused_at_once(tmp_path):
     (tmp_path / "no.pem").write_text("no certificate")
 
-    with pytest.raises(ValueError, match=r"no\.pem holds no certificate"):
+    with pytest.raises(ValueError, match=r"no\.pem contains no certificate"):
         AiohttpEngine(ssl=tmp_path / "no.pem")
     with pytest.raises(FileNotFoundError):
         AiohttpEngine(ssl=tmp_path / "missing.pem")

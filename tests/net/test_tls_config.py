@@ -213,18 +213,18 @@ def test_a_missing_file_is_named(name, files, tmp_path):
     ("options", "words"),
     [
         ({"ca_file": "garbage"}, r"ca_file: .*garbage\.pem holds no certificate"),
-        ({"cert_file": "garbage"}, "holds no certificate with its key"),
+        ({"cert_file": "garbage"}, "contains no certificate with its key"),
         ({"cert_file": "cert"}, "pass key_file as well"),
-        ({"cert_file": "cert", "key_file": "garbage"}, "hold no certificate and its key"),
+        ({"cert_file": "cert", "key_file": "garbage"}, "contain no certificate with its key"),
         ({"cert_file": "cert", "key_file": "strange"}, "does not belong to the certificate"),
         ({"cert_file": "cert", "key_file": "locked"}, "is encrypted; pass key_password"),
         (
             {"cert_file": "cert", "key_file": "locked", "key_password": "swordfish"},
             "key_password does not open",
         ),
-        ({"key_file": "key"}, "pass cert_file as well"),
-        ({"key_password": "open sesame"}, "pass cert_file as well"),
-        ({"ca_file": "ca", "verify": False}, "pass one of them"),
+        ({"key_file": "key"}, "needs cert_file; pass both"),
+        ({"key_password": "open sesame"}, "needs cert_file; pass both"),
+        ({"ca_file": "ca", "verify": False}, "pass only one of them"),
     ],
 )
 def test_an_invalid_file_is_refused_at_once(options, words, files, other_authority, tmp_path):

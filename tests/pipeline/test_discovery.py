@@ -1046,7 +1046,7 @@ async def test_a_tenant_is_not_sent_to_an_agent_of_an_older_protocol():
     agent = FakeAgent(versions=("0.3",))
     client = connect(agent.url, engine=FakeNetwork(agent))
 
-    with pytest.raises(VersionNotSupportedError, match="knows no tenants") as caught:
+    with pytest.raises(VersionNotSupportedError, match="has no tenants") as caught:
         await client.call(op.GET_TASK, GetTaskRequest(id="task-1", tenant="mine"))
 
     assert caught.value.executed is False
@@ -1330,7 +1330,7 @@ async def test_an_agents_own_address_that_takes_no_get_is_no_card():
     pages = {f"{address}{CARD_PATHS}": MISSING, f"{address}{OLDER}": MISSING}
     client = connect(address, engine=Pages(pages={**pages, address: page(b"no", 405)}))
 
-    with pytest.raises(AgentCardResolutionError, match="there is no agent card at"):
+    with pytest.raises(AgentCardResolutionError, match="no agent card was found at"):
         await client.ask("hello")
 
 

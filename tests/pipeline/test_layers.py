@@ -158,10 +158,23 @@ async def test_a_deadline_that_strikes_while_the_card_is_awaited_says_so_to_all_
 
     sent, read = await asyncio.gather(*calls, return_exceptions=True)
 
-    awaited = "the agent's card was still awaited, and nothing else was sent"
+    awaited = "the agent's card had not arrived, and nothing else was sent"
     assert sent.message == f"SendMessage did not finish within the call timeout of 3 s; {awaited}"
     assert read.message == f"GetTask did not finish within the call timeout of 2 s; {awaited}"
     assert (sent.agent, sent.executed) == ("http://agent.test:80", False)
+
+
+async def test_a_deadline_during_a_retry_names_the_error_before_it():
+    agent = FakeAgent()
+    agent.inject(unavailable(), on="GetTask")
+    agent.inject(Stall(), on="GetTask")
+
+    with pytest.raises(
+        DeadlineExceededError, match="last error: A2AHTTPError: HTTP 503"
+    ) as caught:
+        await connected(agent).get_task("t", timeout=5)
+
+    assert caught.value.attempts[0].error in caught.value.message
 
 
 @both_bindings
@@ -335,7 +348,7 @@ async def fails_with(client, attempts, *, spent):
     with pytest.raises(A2AConnectionError) as caught:
         await client.get_task("task-1")
     assert len(caught.value.attempts) == attempts
-    assert ("retry budget of this agent is spent" in str(caught.value)) == spent
+    assert ("retry budget is exhausted" in str(caught.value)) == spent
 
 
 @pytest.mark.rule("D08")
@@ -1409,7 +1422,7 @@ async def test_the_headers_of_one_call_do_not_go_with_the_card_that_many_share(b
 @pytest.mark.parametrize(
     ("fault", "options", "why"),
     [
-        (rate_limited(retry_after=90), {}, "another try has to wait 90 s"),
+        (rate_limited(retry_after=90), {}, "the next attempt has to wait 90 s"),
         (
             rate_limited(),
             {"resilience": Resilience(retry=RetryPolicy(max_retries=1))},
@@ -1427,7 +1440,7 @@ async def test_an_error_tells_why_it_was_not_tried_again(fault, options, why):
         await connected(agent, **options).send_message("hello")
 
     assert (caught.value.retry_stopped_reason or "None").startswith(str(why))
-    assert ("not tried again" in str(caught.value)) == (why is not None)
+    assert ("not retried" in str(caught.value)) == (why is not None)
 
 
 async def test_a_header_that_is_no_secret_leaves_the_agents_words_alone():

@@ -450,7 +450,7 @@ async def test_an_open_stream_counts_as_work():
 
 @pytest.mark.parametrize("agents", [[], ()])
 def test_a_list_of_none_is_refused(agents):
-    with pytest.raises(ValueError, match="the list of agents is empty; it must have a URL"):
+    with pytest.raises(ValueError, match="the list of agents must not be empty; pass a URL"):
         connect(agents)
 
 

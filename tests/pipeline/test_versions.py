@@ -593,7 +593,7 @@ async def test_allow_legacy_adds_nothing_to_0_3_that_the_caller_names():
 async def test_a_tenant_is_something_that_0_3_does_not_know():
     agent = FakeAgent(versions=OLDER)
 
-    with pytest.raises(VersionNotSupportedError, match="knows no tenants") as caught:
+    with pytest.raises(VersionNotSupportedError, match="has no tenants") as caught:
         await client_of(agent, tenant="acme").send_message("hello")
 
     assert caught.value.executed is False

@@ -86,7 +86,7 @@ def test_there_are_as_many_retries_as_agreed(attempt):
 
 
 def test_no_retries_means_one_try():
-    assert after(busy(), RetryPolicy(max_retries=0)) == GiveUp("retrying is turned off")
+    assert after(busy(), RetryPolicy(max_retries=0)) == GiveUp("retries are disabled")
 
 
 def test_single_retry_is_reported_in_the_singular():
@@ -129,7 +129,7 @@ def test_those_who_got_the_same_hint_do_not_come_back_together():
 
 
 def test_a_hint_beyond_what_the_caller_follows_ends_it_at_once():
-    assert after(busy(retry_after=60.5)) == GiveUp("another try has to wait 60.5 s")
+    assert after(busy(retry_after=60.5)) == GiveUp("the next attempt has to wait 60.5 s")
     assert isinstance(after(busy(retry_after=60.0)), Retry)
     assert isinstance(after(busy(retry_after=60.5), RetryPolicy(max_retry_after=100)), Retry)
 
@@ -342,4 +342,4 @@ def test_failure_counts_whichever_call_succeeded():
 
 @pytest.mark.rule("D08")
 def test_beyond_the_budget_there_is_no_retry():
-    assert after(busy(), within_budget=False) == GiveUp("the retry budget of this agent is spent")
+    assert after(busy(), within_budget=False) == GiveUp("the agent's retry budget is exhausted")

@@ -160,7 +160,7 @@ async def test_a_configuration_asks_for_a_bearer_token_and_has_no_credentials():
     receiver, config = expecting()
 
     assert config.authentication == AuthenticationInfo(scheme="Bearer")
-    with pytest.raises(ValueError, match="Authorization has the signed token"):
+    with pytest.raises(ValueError, match="Authorization then holds the signed token"):
         receiver.config(authentication=AuthenticationInfo(scheme="Basic", credentials="YTpi"))
 
 
@@ -497,7 +497,7 @@ async def test_a_task_that_is_forgotten_while_its_token_is_recorded_is_not_taken
 
 
 def test_what_is_no_journal_of_tokens_is_refused():
-    with pytest.raises(ValueError, match="there are no keys"):
+    with pytest.raises(ValueError, match="needs keys="):
         PushReceiver(URL, journal="calls.db")
     with pytest.raises(TypeError, match="use_token"):
         PushReceiver(URL, keys=SIGNER.jwks, journal=object())
@@ -687,9 +687,9 @@ def test_keys_that_cannot_be_right_are_refused(keys, error, match):
         ({"algorithms": ()}, "algorithms must be a tuple of names"),
         ({"algorithms": "ES256"}, "algorithms must be tuple"),
         ({"algorithms": ["ES256"]}, "algorithms must be tuple"),
-        ({"algorithms": ("ES256", "None")}, "which is no signature"),
-        ({"max_age": -1}, "max_age must be zero or more seconds"),
-        ({"leeway": float("inf")}, "leeway must be zero or more seconds"),
+        ({"algorithms": ("ES256", "None")}, "must not contain"),
+        ({"max_age": -1}, "max_age must be a finite number of seconds"),
+        ({"leeway": float("inf")}, "leeway must be a finite number of seconds"),
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
         ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
         ({"max_age": True}, "max_age must be a number"),

@@ -205,7 +205,11 @@ def keyword(message, *, needed):
         (lambda: A2AServer(forecast).serving(grace=-1), ValueError, "grace"),
         (lambda: A2AServer(forecast).serving(port=70000), ValueError, "between 0 and 65535"),
         (lambda: A2AServer(forecast).serving(grpc_port=70000), ValueError, "grpc_port must be"),
-        (lambda: A2AServer(forecast).serving(cert_file="x"), ValueError, "go together"),
+        (
+            lambda: A2AServer(forecast).serving(cert_file="x"),
+            ValueError,
+            "must be passed together",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named(make, kind, says):

@@ -805,8 +805,8 @@ async def test_the_user_of_a_chain_of_three_sees_where_it_broke(binding, nested)
     assert (error.transient, error.retry_after, error.executed) == (True, 30, None)
     assert str(error) == (
         "the agent answered -32603: agent http://b.test/rpc failed: agent http://c.test/rpc "
-        "failed: the model is overloaded (agent http://a.test/rpc; retry after 30 s; "
-        "not tried again: the agent may have run it)"
+        "failed: the model is overloaded (agent http://a.test/rpc; retry after 30 s; not "
+        "retried: the agent may have executed it)"
     )
     assert network.crashes == []
 
@@ -862,7 +862,7 @@ async def test_agents_that_call_each_other_get_a_loop_error(binding):
         await user.send_message("hello")
 
     assert caught.value.loop == "http://b.test/rpc"
-    assert "http://b.test/rpc is in the chain twice" in str(caught.value)
+    assert "http://b.test/rpc occurs twice in the chain" in str(caught.value)
 
 
 @BOTH
@@ -896,7 +896,7 @@ async def test_what_a_limiter_in_the_application_refuses_is_sent_again(binding):
 async def test_a_card_that_is_not_there_is_not_there(binding):
     network = AsgiNetwork({"http://a.test": agent_of("http://a.test", None)})
 
-    with pytest.raises(AgentCardResolutionError, match="there is no agent card"):
+    with pytest.raises(AgentCardResolutionError, match="no agent card was found"):
         await connect("http://a.test/elsewhere/", engine=network).agent_card()
 
 

@@ -155,7 +155,7 @@ async def test_a_single_pem_verifies_signatures_with_any_key_id():
 def test_sign_card_names_an_invalid_argument():
     with pytest.raises(TypeError, match="card must be an AgentCard or its JSON object, not None"):
         sign_card(None, SIGNER.key, key_id="k")
-    with pytest.raises(ValueError, match="it is a private key of that kind"):
+    with pytest.raises(ValueError, match="pass a private key of that kind"):
         sign_card(document(), "no key", key_id="k")
 
 
@@ -621,7 +621,7 @@ def test_sign_card_does_not_modify_its_argument():
     }
     with pytest.raises(ValueError, match="algorithm"):
         sign_card(DOCUMENT, SIGNER.key, key_id="k-1", algorithm="HS256")
-    with pytest.raises(ValueError, match="cannot sign by RS256"):
+    with pytest.raises(ValueError, match="cannot sign with RS256"):
         sign_card(DOCUMENT, SIGNER.key, key_id="k-1", algorithm="RS256")
     with pytest.raises(ValueError, match="cannot sign"):
         sign_card(DOCUMENT, "no key at all", key_id="k-1")

@@ -32,7 +32,7 @@ BY_SDK = create_agent_card_signer(PEM, {"alg": "ES256", "kid": SIGNER.kid, "typ"
 UNKNOWN = b"\xfa\x3f\x03new"
 """Field 1023, as of a newer protocol."""
 
-NOT_ALL = "signature 1 does not match: what the agent answered need not have all that was signed"
+NOT_ALL = "signature 1 does not match: the agent's reply may lack signed members"
 
 
 def by_us(card):

@@ -202,7 +202,7 @@ async def test_an_agent_that_asks_to_wait_too_long_ends_the_stream_at_once(bindi
     error = caught.value
     assert (error.http_status, error.retry_after) == (503, 3600)
     assert error.executed is True  # the message, whatever became of the subscription
-    assert error.retry_stopped_reason == "another try has to wait 3600 s"
+    assert error.retry_stopped_reason == "the next attempt has to wait 3600 s"
     assert now() < 2
 
 
@@ -222,7 +222,7 @@ async def test_an_agent_that_asks_to_wait_beyond_the_deadline_ends_the_stream_at
     assert (error.http_status, error.retry_after, error.executed) == (503, 30, True)
     assert (error.deadline, error.task.id) == ("stream", "task-1")
     assert re.fullmatch(
-        r"another try has to wait 30 s, and 1[\d.]+ s are left", error.retry_stopped_reason
+        r"the next attempt has to wait 30 s, and 1[\d.]+ s are left", error.retry_stopped_reason
     )
     assert isinstance(error.__cause__, A2AHTTPError)
     assert now() < 2
@@ -347,7 +347,7 @@ async def test_an_agent_that_is_gone_ends_the_stream_with_what_is_known(binding)
     assert error.executed is True
     assert error.attempts[-1].error is not None
     assert error.agent in str(error)
-    assert str(error).count("not tried again") == 1
+    assert str(error).count("not retried") == 1
     assert "by other means" not in str(error)
     assert 10 < now() < 8 * 15 + 8 * 3 * 30
 
@@ -605,7 +605,7 @@ async def test_a_stream_that_was_left_has_no_answer(binding):
     async with client.stream_message("hi") as events:
         await anext(events)
 
-    with pytest.raises(RuntimeError, match="closed before there was an answer"):
+    with pytest.raises(RuntimeError, match="closed before it had an answer"):
         await events.result()
 
 
@@ -913,7 +913,7 @@ async def test_as_many_reconnects_are_made_as_the_policy_allows(count, binding):
     agent.inject(Refuse(), on="GetTask", times=1000)
 
     tries = "one attempt" if count == 1 else f"{count} attempts"
-    with pytest.raises(ReconnectError, match=f"{tries} to resume the stream of .* nothing new"):
+    with pytest.raises(ReconnectError, match=f"{tries} to resume the stream of .* no new event"):
         await all_of(client.stream_message("hi"))
 
     tries = [each for each in seen if isinstance(each, AttemptStarted)]
@@ -1072,18 +1072,18 @@ async def test_a_stream_is_entered_once_before_it_is_read_by_one_task(binding):
     stream = client.stream_message("hi")
 
     with pytest.raises(
-        RuntimeError, match=r"enter the stream first: async with .* \(of holdfast.sync: with\)"
+        RuntimeError, match=r"enter the stream first: async with .* \(holdfast\.sync: with\)"
     ):
         await anext(stream)
     with pytest.raises(RuntimeError, match="enter the stream first"):
         await stream.result()
     await stream.close()  # nothing to let go of
     async with client.stream_message("hi") as stream:
-        with pytest.raises(RuntimeError, match="for one use"):
+        with pytest.raises(RuntimeError, match="already used"):
             await stream.__aenter__()
         first = asyncio.create_task(all_that_comes(stream))
         await asyncio.sleep(0.5)
-        with pytest.raises(RuntimeError, match="read already"):
+        with pytest.raises(RuntimeError, match="already being read"):
             await anext(stream)
         seen = await first
 
@@ -1132,7 +1132,7 @@ async def test_a_stream_that_is_closed_is_not_entered():
     async with connected(agent) as client:
         events = client.stream_message("order a pizza")
         await events.close()
-        with pytest.raises(RuntimeError, match="for one use"):
+        with pytest.raises(RuntimeError, match="already used"):
             await events.__aenter__()
     assert agent.executions == {}
 

@@ -591,7 +591,7 @@ async def _nothing():
 
 @pytest.mark.parametrize(("given", "told"), [(5, "not int$"), (_nothing, "not function; call it")])
 def test_what_is_no_coroutine_is_reported_at_once(given, told):
-    with pytest.raises(TypeError, match=f"^run takes a coroutine, .*{told}"):
+    with pytest.raises(TypeError, match=f"^run needs a coroutine, .*{told}"):
         holdfast.sync.run(given)
 
 

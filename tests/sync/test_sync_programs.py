@@ -201,5 +201,5 @@ def test_a_program_that_ends_without_closing_says_nothing():
     assert out.splitlines() == [
         "True",
         "end",
-        "the program is at its end: holdfast.sync takes no more calls",
+        "the interpreter is shutting down: holdfast.sync accepts no more calls",
     ]

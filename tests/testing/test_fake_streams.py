@@ -696,10 +696,10 @@ async def test_an_agent_may_stream_without_saying_so():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"overlap": -1}, "an overlap of -1 events"),
-        ({"piece": 0}, "0 bytes at a time"),
-        ({"keep_alive": 0}, "a comment every 0 s"),
-        ({"keep_alive": math.nan}, "a comment every nan s"),
+        ({"overlap": -1}, "overlap must not be negative, not -1"),
+        ({"piece": 0}, "piece must be at least 1, not 0"),
+        ({"keep_alive": 0}, "keep_alive must be a positive number of seconds, not 0"),
+        ({"keep_alive": math.nan}, "keep_alive must be a positive number of seconds, not nan"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, says):

@@ -205,7 +205,7 @@ async def test_connect_takes_the_options_of_connect():
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [
-        ({"server": FakeAgent(), "url": "http://other.test"}, ValueError, "say FakeAgent"),
+        ({"server": FakeAgent(), "url": "http://other.test"}, ValueError, "pass FakeAgent"),
         ({"server": "http://agent.test"}, TypeError, "not str"),
         ({"server": FakeAgent(), "timeout": 0}, ValueError, "timeout"),
         ({"server": print, "url": "agent.test"}, ValueError, "agent.test"),

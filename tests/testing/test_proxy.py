@@ -311,10 +311,10 @@ async def test_a_card_leads_to_the_proxy():
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"fault": Fail()}, "of a proxy there is Respond"),
+        ({"fault": Fail()}, "use Respond for a proxy"),
         ({"fault": Refuse()}, r"use refuse\(\) or stall\(\)"),
         ({"fault": Stall(phase="connect")}, r"use refuse\(\) or stall\(\)"),
-        ({"fault": Reset(), "on": "Send"}, "'Send' is none of"),
+        ({"fault": Reset(), "on": "Send"}, "on must be one of .*, not 'Send'"),
     ],
 )
 def test_what_a_proxy_cannot_do(given, why):

@@ -576,14 +576,14 @@ async def test_reach_public_refuses_addresses_that_cannot_be_checked(monkeypatch
             assert await outcome(borrowed, url, strict) == "127.0.0.1"
         async with aiohttp.ClientSession(proxy=proxy.url) as session:
             borrowed = AiohttpEngine(session=session)
-            with pytest.raises(NetworkPolicyError, match="a proxy or a gRPC channel"):
+            with pytest.raises(NetworkPolicyError, match="a caller-supplied gRPC channel"):
                 await borrowed.request(HttpRequest(method="POST", url=url, reach=strict))
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("NO_PROXY", "")
         async with connect("http://named.test", reach="public") as client:
             error = await refused(client)
 
-        assert "a proxy or a gRPC channel" in str(error)
+        assert "a proxy or a caller-supplied gRPC channel" in str(error)
         assert (error.address, error.executed, error.agent) == (
             None,
             False,

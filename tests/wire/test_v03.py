@@ -444,7 +444,7 @@ def test_a_push_configuration_has_the_form_of_each_binding():
     ],
 )
 def test_a_request_that_0_3_cannot_express_is_named_and_not_sent(binding, operation, params):
-    with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no word for") as caught:
+    with pytest.raises(UnsupportedOperationError, match=r"0\.3 does not support") as caught:
         encoded(binding, operation, params)
 
     assert caught.value.executed is False
@@ -662,7 +662,7 @@ def test_an_agent_without_a_list_of_tasks_is_named(binding, document, status):
     error = refused(binding, op.LIST_TASKS, document, status=status)
 
     assert type(error) is UnsupportedOperationError
-    assert "ListTasks (tasks/list), which protocol 0.3" in str(error)
+    assert "ListTasks (tasks/list), which is optional in protocol 0.3" in str(error)
     assert (error.executed, error.transient) == (False, False)
 
 

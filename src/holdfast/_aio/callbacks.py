@@ -80,5 +80,5 @@ async def reject_self_cancellation(awaitable: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         if pending_cancellations() > before:
             raise
-        text = "it was cancelled from within"
+        text = "it cancelled itself"
         raise RuntimeError(text) from None

@@ -196,7 +196,11 @@ class TimeLimit(msgspec.Struct, eq=False):
         try:
             task.cancel()
         except Exception as error:  # noqa: BLE001  of a custom future; other limits follow
-            context = {"message": "a task cannot be ended", "exception": error, "task": task}
+            context = {
+                "message": "a task could not be cancelled",
+                "exception": error,
+                "task": task,
+            }
             task.get_loop().call_exception_handler(context)
 
     def __enter__(self) -> Self:
@@ -204,7 +208,7 @@ class TimeLimit(msgspec.Struct, eq=False):
         watchdog = self._watchdog
         task = asyncio.current_task(watchdog.loop)
         if task is None:
-            message = "a time limit needs a task to end"
+            message = "a time limit can only be set inside a task"
             raise RuntimeError(message)
         watchdog.open_scopes += 1
         watchdog.new_limits[self] = None

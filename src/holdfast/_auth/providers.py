@@ -99,7 +99,7 @@ def to_provider(
         case None:
             return None
         case Mapping() | str() if not (auth.strip() if isinstance(auth, str) else auth):
-            text = "auth is empty; leave it out to send no credentials"
+            text = "auth must not be empty; omit it to send no credentials"
             raise ValueError(text)
         case str():
             return StaticAuth(check_headers({"authorization": auth}))
@@ -114,8 +114,8 @@ def to_provider(
             return AuthInterceptor(cast("CredentialService", auth))
         case _:
             text = (
-                "auth is a header value, headers, an AuthProvider or a CredentialService, not "
-                f"{type(auth).__name__}"
+                "auth must be a header value, a dict of headers, an AuthProvider or a "
+                f"CredentialService, not {type(auth).__name__}"
             )
             raise TypeError(text)
 
@@ -134,7 +134,7 @@ def one_provider(
     if provider is not None:
         providers.append(provider)
     if len(providers) > 1:
-        text = "credentials come from one place: auth=, or one AuthInterceptor"
+        text = "pass credentials as auth= or in one AuthInterceptor, not both"
         raise ValueError(text)
     return providers[0] if providers else None
 

@@ -67,10 +67,10 @@ class SchemeCredentials:
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         if not isinstance(cast("object", credentials), Mapping):
-            text = f"credentials are a dict of strings, not {type(credentials).__name__}"
+            text = f"credentials must be a dict of strings, not {type(credentials).__name__}"
             raise TypeError(text)
         if not credentials:
-            text = "SchemeCredentials are empty; leave auth out to send no credentials"
+            text = "SchemeCredentials must not be empty; omit auth= to send no credentials"
             raise ValueError(text)
         for name, credential in credentials.items():
             check_not_empty("the name of a scheme", name)

@@ -128,7 +128,7 @@ class BulkRun(ClosingContext):
                 another hook of the caller did.
         """
         if self._is_being_read:
-            text = "the run is iterated over already: each result is given once"
+            text = "the run is already being iterated: each result is yielded once"
             raise RuntimeError(text)
         self._is_being_read = True
         try:

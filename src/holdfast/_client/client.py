@@ -974,8 +974,8 @@ class Client(ClosingContext):
                 return
             empty = 0 if page.tasks else empty + 1
             if token in seen or empty > _MAX_EMPTY_PAGES:
-                reason = "a page token came twice" if token in seen else f"{empty} empty pages"
-                text = f"the agent's list of tasks has no end: {reason}"
+                reason = "a page token was repeated" if token in seen else f"{empty} empty pages"
+                text = f"the agent's task list does not end: {reason}"
                 raise InvalidAgentResponseError(text, agent=self._core.agent)
             seen.add(token)
 

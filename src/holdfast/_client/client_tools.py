@@ -54,7 +54,7 @@ __all__ = ["ClientTools", "ToolLoop", "ToolTranscript", "add_tools_extension", "
 _MAX_PARALLEL_CALLS = 16
 """Calls of one turn that run at the same time."""
 
-_INTERRUPTED = "the call was interrupted while it ran, and is not run again"
+_INTERRUPTED = "the tool call was interrupted, and is not run again"
 
 
 class ClientTools:
@@ -369,7 +369,7 @@ class ToolLoop:
     async def _run(self, call: ToolCall, slots: FifoSemaphore) -> ToolResult:
         tools, transcript = self._tools.tools, self._transcript
         if call.name not in tools:
-            reason = f"there is no tool {call.name!r}; there are {', '.join(tools)}"
+            reason = f"there is no tool {call.name!r}; valid names: {', '.join(tools)}"
             return ToolResult(id=call.id, name=call.name, error=reason)
         async with slots:
             if call in transcript.started:
@@ -385,8 +385,8 @@ class ToolLoop:
     def _too_many_turns(self, task: Task) -> LimitExceededError:
         bound = self._tools.max_turns
         return LimitExceededError(
-            f"task {task.id} calls tools once more after {bound} turns with tools, which are as "
-            "many as it may have (max_turns)",
+            f"task {task.id} requests more tool calls after {bound} turns with tools, but "
+            f"max_turns allows {bound}",
             which="max_turns",
             bound=bound,
             task=task,

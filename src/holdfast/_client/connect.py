@@ -541,7 +541,7 @@ async def ask(
         client = connect(agent, **options)
     except ValueError:
         if isinstance(agent, str) and isinstance(message, str) and _are_swapped(agent, message):
-            text = "the agent comes first, and then the message: ask(agent, message)"
+            text = "the arguments are in the wrong order: ask(agent, message)"
             raise ValueError(text) from None
         raise
     async with client:

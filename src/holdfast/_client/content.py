@@ -161,10 +161,10 @@ def regular_bytes(path: Path, *, max_bytes: int = 1024**3) -> bytes:
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
-            text = "it is not a regular file, but a FIFO, a device or the like"
+            text = "it is not a regular file (a FIFO, a device or similar)"
             raise OSError(errno.EINVAL, text, str(path))
         if status.st_size > max_bytes:
-            text = f"it has {status.st_size} bytes, more than {max_bytes} (max_bytes)"
+            text = f"it has {status.st_size} bytes, more than max_bytes={max_bytes}"
             raise OSError(errno.EFBIG, text, str(path))
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
@@ -281,7 +281,7 @@ def _from_content(content: object) -> Message:
             return Message(parts=tuple(_to_part(item) for item in items))
         case _:
             pass
-    text = f"a message is text, a part, parts, a Message or a dict, not {kind_of(content)}"
+    text = f"a message must be text, a part, parts, a Message or a dict, not {kind_of(content)}"
     raise TypeError(text)
 
 
@@ -309,7 +309,7 @@ def _to_part(item: object) -> Part:
         case str():
             return Part(text=cast("str", item))
         case _:
-            text = f"a part is a Part or text, not {kind_of(item)}"
+            text = f"a part must be a Part or text, not {kind_of(item)}"
             raise TypeError(text)
 
 

@@ -196,7 +196,7 @@ class Coordinator(ClosingContext):
         """
         self._check_open()
         if check_not_empty("the name of an agent", name) in self._agents:
-            text = f"there is an agent {name!r} already; remove it first, or use another name"
+            text = f"agent {name!r} already exists; remove it first, or use another name"
             raise ValueError(text)
         self._agents[name] = NamedAgent(name, agent, self._options)
 
@@ -380,12 +380,15 @@ class Coordinator(ClosingContext):
             names = self.agents if agents is None else check_items("agents", agents)
             shared = self._shared_message(content)
             if shared.task_id is not None and len(names) > 1:
-                text = f"task {shared.task_id} is one agent's, and {len(names)} are asked"
+                text = (
+                    f"task {shared.task_id} belongs to one agent, but {len(names)} agents are "
+                    "called"
+                )
                 raise ValueError(text)
             shared = msgspec.structs.replace(shared, message_id="")
             return [(self._agent(name), shared) for name in names]
         if agents is not None:
-            text = "agents= is for one message to all; pairs name their agents themselves"
+            text = "agents= cannot be combined with pairs, which name their agents"
             raise ValueError(text)
         requests = [(self._agent(name), to_message(content, new_id="")) for name, content in pairs]
         message_ids: set[str] = set()
@@ -411,7 +414,7 @@ class Coordinator(ClosingContext):
         except (ValueError, TypeError):
             if not isinstance(content, Mapping) or content.keys().isdisjoint(self._agents):
                 raise
-            text = "a dict is one message; for a message for each agent, pass .items() of it"
+            text = "a dict is one message; to send each agent its own message, pass its .items()"
             raise ValueError(text) from None
 
     def _agent(self, name: str) -> NamedAgent:
@@ -453,7 +456,9 @@ def _named(
             text = f"{requirement}, not of {type(address).__name__}; name it, as {{name: agent}}"
             raise TypeError(text)
         if "?" in address:
-            text = "an address with a query may hold a secret: name it, as {name: address}"
+            text = (
+                "an address with a query may contain a secret; name it in a dict: {name: address}"
+            )
             raise ValueError(text)
     return [(address, address) for address in addresses]
 
@@ -515,7 +520,10 @@ def _too_few_requests(
 ) -> NotEnoughResultsError:
     """Return the error of a fan-out with fewer messages than required answers."""
     agents = "1 agent" if min_results == 1 else f"{min_results} agents"
-    text = f"{agents} should answer, and {requests} {'is' if requests == 1 else 'are'} asked"
+    text = (
+        f"min_results requires {agents}, but only {requests} {'is' if requests == 1 else 'are'} "
+        "called"
+    )
     if not has_agents:
         text = f"{text}: the coordinator has no agents"
     return NotEnoughResultsError(f"{text}; nothing was sent", executed=False)

@@ -130,7 +130,7 @@ class EventStream:
         """
         begin, self._begin = self._begin, None
         if begin is None or self._is_over:
-            text = "a stream is for one use; make another one"
+            text = "the stream was already used; create another one"
             raise RuntimeError(text)
         observed = self._calls.observed
         observed.begin()
@@ -250,12 +250,12 @@ class EventStream:
             RuntimeError: The stream was not entered, or another task is reading it.
         """
         if self._is_being_read:
-            text = "the stream is being read already; it is for one task at a time"
+            text = "the stream is already being read by another task"
             raise RuntimeError(text)
         if self._source is None:
             text = (
                 "enter the stream first: async with client.stream_message(…) as events "
-                "(of holdfast.sync: with)"
+                "(holdfast.sync: with)"
             )
             raise RuntimeError(text)
         if self._is_over:
@@ -493,7 +493,7 @@ class EventStream:
         if self._source is not None and not self._is_over:
             await self._source.settle()
         if not self._is_settled:
-            text = "the stream was closed before there was an answer"
+            text = "the stream was closed before it had an answer"
             raise RuntimeError(text)
         task = self.task
         if task is None:

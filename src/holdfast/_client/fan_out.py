@@ -73,7 +73,7 @@ class FanOut(ClosingContext):
 
     def __del__(self) -> None:
         if not (self._is_used or self._is_closed):
-            text = "a fan-out was never begun: await it, or iterate over it; nothing was sent"
+            text = "a fan-out was never started: await it, or iterate over it; nothing was sent"
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     @property
@@ -139,7 +139,7 @@ class FanOut(ClosingContext):
         if self._is_started:
             return
         if self._is_closed:
-            text = "the fan-out was closed; make another one"
+            text = "the fan-out was closed; create another one"
             raise RuntimeError(text)
         self._on_start(self)
         self._is_started = True
@@ -239,7 +239,7 @@ def _not_enough(
     answered = len(results) - len(failed)
     have = "has" if answered == 1 else "have"
     return NotEnoughResultsError(
-        f"{answered} of {len(results)} {have} answered, and {min_results} should have; "
+        f"{answered} of {len(results)} {have} answered, but min_results requires {min_results}; "
         f"{join_some(reasons, _MAX_FAILURES_SHOWN)}",
         results=results,
         executed=False if is_unexecuted else None,

@@ -157,7 +157,7 @@ class NamedAgent:
                 )
                 raise TypeError(text)
         if not agent:
-            text = f"the agent {self.name!r} is empty: name a URL, a Path or a card"
+            text = f"the agent {self.name!r} has an empty list; pass a URL, a Path or a card"
             raise ValueError(text)
         return connect(agent, **self._options)
 

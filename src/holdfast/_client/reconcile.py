@@ -259,9 +259,9 @@ class _Searcher:
         error = self._search.error
         last_failure = ""
         if error is not None and not isinstance(error, DeadlineExceededError):
-            last_failure = f"; what failed last: {error.message}"
+            last_failure = f"; last error: {error.message}"
         limit, name = f"the {deadline.name} timeout of {deadline.shown}", self._error.message_id
-        text = f"{limit} left no time to search for message {name}"
+        text = f"{limit} expired before the search for message {name}"
         if self.has_asked:
             text = f"the search for message {name} did not finish within {limit}{last_failure}"
         deadline_error = DeadlineExceededError(

@@ -223,7 +223,10 @@ class Reconciliation:
         error = self.step.error if isinstance(self.step, Inconclusive) else None
         if any(location.looks for location in self._locations):
             if error is None:
-                outcome = f"took {seconds:.3g} s and found nothing, which proves nothing"
+                outcome = (
+                    f"took {seconds:.3g} s and found nothing, which does not prove that the "
+                    "message was not executed"
+                )
             else:
                 outcome = f"was not finished after {seconds:.3g} s: {error.message}"
             return f"The search of {named} {outcome}"

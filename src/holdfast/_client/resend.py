@@ -76,8 +76,8 @@ def _duplicate(lost_reply: OutcomeUnknownError, tasks: tuple[Task, ...]) -> Dupl
     facts["executed"] = True
     names = ", ".join(task.id for task in tasks)
     return DuplicateTasksError(
-        f"the agent has {len(tasks)} tasks of message {lost_reply.message_id}: {names}. If "
-        "on_unknown= did not have it sent again, a proxy or the agent duplicated it",
+        f"the agent has {len(tasks)} tasks of message {lost_reply.message_id}: {names}. Unless "
+        "on_unknown= caused a resend, a proxy or the agent duplicated it",
         message_id=lost_reply.message_id,
         tasks=tasks,
         **facts,
@@ -113,7 +113,7 @@ def outcome_unknown(
     else:
         sentences.append("It was not sent again" if times == 1 else f"It was sent {count}")
     sentences.append(
-        "Look for it among the agent's tasks, or send it again if running it twice does no harm"
+        "Search the agent's tasks for it, or send it again if running it twice does no harm"
         if search is None
         else "Send it again only if running it twice does no harm"
     )

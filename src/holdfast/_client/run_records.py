@@ -77,9 +77,9 @@ class RunRecords:
             return None
         if record.digest not in {None, message_digest(message)}:
             raise RunItemChangedError(
-                f"another message was sent under the key {key!r} in this run before, as message "
-                f"{record.message_id}; this one was not sent: give it a key of its own, or the "
-                "run another run_id",
+                f"the key {key!r} was used in this run for another message "
+                f"({record.message_id}); this message was not sent: pass another key, or another "
+                "run_id",
                 key=key,
                 message_id=record.message_id,
                 executed=False,
@@ -173,8 +173,8 @@ class EarlierSend:
         detail = "" if record.detail is None else f" ({record.detail})"
         target = "" if record.agent == self._journaling.agent else f" to {record.agent}"
         raise CallEndedError(
-            f"the call of message {record.message_id}{target} has ended before, as "
-            f"{outcome}{detail}, and no answer of it is stored; it was not sent again",
+            f"the call of message {record.message_id}{target} has already ended: "
+            f"{outcome}{detail}, but its answer is not stored; it was not sent again",
             message_id=record.message_id,
             outcome=outcome,
             detail=record.detail,

@@ -475,6 +475,6 @@ def _first_made(reply: Reply[SendMessageResponse]) -> Reply[Task | Message]:
     """Return the reply with the task or message itself in place of the response around it."""
     result = reply.value.task or reply.value.message
     if result is None:
-        text = "the reply holds neither task nor message"  # the codec lets none through
+        text = "the reply contains neither a task nor a message"  # the codec lets none through
         raise InvalidAgentResponseError(text, attempts=reply.attempts)
     return cast("Reply[Task | Message]", msgspec.structs.replace(reply, value=result))

@@ -56,10 +56,10 @@ def as_targets(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> l
         return [_own(agent)]
     agents = [_own(target) for target in cast("Sequence[AgentTarget]", agent)]
     if not agents:
-        message = "the list of agents is empty; it must have a URL, a Path or a card"
+        message = "the list of agents must not be empty; pass a URL, a Path or a card"
         raise ValueError(message)
     if len(agents) > 1 and url is not None:
-        message = "url= is the address of one agent, and several are named"
+        message = "url= is the address of one agent, but several are given"
         raise ValueError(message)
     return agents
 
@@ -106,13 +106,13 @@ def route_to(
         _check_version(version)
     if allow_legacy and version == PROTOCOL_VERSION:
         text = (
-            f'protocol_version="{version}" rules out {OLDER_VERSION}, and allow_legacy=True lets '
-            "it be found out: pass one of them"
+            f'protocol_version="{version}" excludes {OLDER_VERSION}, but allow_legacy=True allows '
+            "it; pass only one of them"
         )
         raise ValueError(text)
     if tenant and not produced and (allow_legacy or version == OLDER_VERSION):
         option = "allow_legacy=True" if version is None else f'protocol_version="{version}"'
-        text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
+        text = f"protocol {OLDER_VERSION} has no tenants; omit tenant= or {option}"
         raise ValueError(text)
     addresses = [
         _check_address(address, "address in credential_origins", any_scheme=bool(produced))
@@ -168,7 +168,7 @@ def _known_bindings(name: str, values: Sequence[str], allowed: tuple[str, ...]) 
     bindings = check_items(name, values)
     for binding in bindings:
         if binding not in allowed:
-            text = f"{binding!r} in {name} is not a binding; there are {', '.join(allowed)}"
+            text = f"{binding!r} in {name} is not a binding; valid bindings: {', '.join(allowed)}"
             raise ValueError(text)
     return bindings
 
@@ -191,7 +191,7 @@ def _grpc_only(supported: tuple[str, ...]) -> tuple[str, ...]:
         ValueError: No binding is left.
     """
     if supported and GRPC_BINDING not in supported:
-        text = f"url is an address of gRPC, and supported_protocol_bindings has no {GRPC_BINDING}"
+        text = f"url is a gRPC address, but supported_protocol_bindings lacks {GRPC_BINDING}"
         raise ValueError(text)
     return (GRPC_BINDING,)
 
@@ -210,7 +210,7 @@ def _check_address(url: str, name: str, *, any_scheme: bool) -> str:
     is_grpc = isinstance(cast("object", url), str) and is_of_grpc_alone(url)
     check_url(url, name, any_scheme=any_scheme or is_grpc)
     if is_grpc and grpc_address(url) is None:
-        text = f"the {name} is not an address of gRPC, such as grpc://host:50051"
+        text = f"the {name} is not a gRPC address, such as grpc://host:50051"
         raise ValueError(text)
     return url
 
@@ -218,7 +218,7 @@ def _check_address(url: str, name: str, *, any_scheme: bool) -> str:
 def _check_version(version: str) -> None:
     check_kind("protocol_version", version, str)
     if version not in PROTOCOL_VERSIONS:
-        text = f"protocol_version is one of {', '.join(PROTOCOL_VERSIONS)}, not {version!r}"
+        text = f"protocol_version must be one of {', '.join(PROTOCOL_VERSIONS)}, not {version!r}"
         raise ValueError(text)
 
 

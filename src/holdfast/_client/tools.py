@@ -63,7 +63,7 @@ class Tool:
     def __init__(self, function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", "")
         if not callable(function) or isinstance(function, type) or not name.isidentifier():
-            text = f"a tool is a function with a name, not {function!r}"
+            text = f"a tool must be a named function, not {function!r}"
             raise TypeError(text)
         self._function = function
         self._parameters = _parameters(function, name)
@@ -150,7 +150,9 @@ def _parameters(function: Callable[..., Any], name: str) -> Mapping[str, Paramet
         raise TypeError(text) from None
     for parameter in parameters.values():
         if parameter.kind in _VARIADIC:
-            text = f"the parameter {parameter.name!r} of the tool {name} has no name to call it by"
+            text = (
+                f"the parameter {parameter.name!r} of the tool {name} must not be positional-only"
+            )
             raise TypeError(text)
         if parameter.annotation is Parameter.empty:
             text = f"the parameter {parameter.name!r} of the tool {name} needs a type"

@@ -118,7 +118,10 @@ class A2ACardResolver(ClosingContext):
             self._location = self._below("agent_card_path", agent_card_path)
         self._auth = to_provider(auth)
         if isinstance(self._auth, AuthInterceptor):
-            text = "auth is chosen by a card, and there is none before it is fetched"
+            text = (
+                "this auth depends on the agent's card, which is not fetched yet; pass a header "
+                "value, a dict of headers or an AuthProvider"
+            )
             raise TypeError(text)
         self._headers = check_headers({} if headers is None else headers)
         self._timeout = check_seconds("timeout", timeout)

@@ -99,7 +99,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         modes = check_items("accepted_output_modes", self.accepted_output_modes)
         configs = check_items("push_notification_configs", self.push_notification_configs)
         if len(configs) > 1:
-            text = "push_notification_configs has more than the one that the protocol takes"
+            text = "push_notification_configs must have at most one config, as the protocol does"
             raise ValueError(text)
         # Copies, so that the caller's later changes do not affect this object.
         msgspec.structs.force_setattr(self, name, bindings)
@@ -254,7 +254,7 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
     if "GRPC" not in bindings or not isinstance(cast("object", url), str) or not grpc_address(url):
         check_url(url, "url", any_scheme=not set(HTTP_BINDINGS) >= set(bindings))
     if not bindings:
-        text = "transports is empty; leave it out for JSONRPC"
+        text = "transports must not be empty; omit it for JSONRPC"
         raise ValueError(text)
     return AgentCard(
         name=presentable(url),

@@ -50,7 +50,7 @@ class ClientTaskManager:
         """
         task = self._fold.task
         if task is None:
-            text = "there is no task yet: no event of a task has arrived"
+            text = "there is no task yet: no task event was received"
             raise InvalidAgentResponseError(text)
         return task
 

@@ -217,7 +217,7 @@ class Examination:
         self._timeout = check_seconds("timeout", timeout)
         check_kind("twice", twice, bool)
         if twice and send is None:
-            text = "twice=True is about a message: pass send="
+            text = "twice=True needs a message; pass send="
             raise ValueError(text)
         if protocol_version is not None:
             check_one_of("protocol_version", protocol_version, PROTOCOL_VERSIONS)

@@ -304,7 +304,7 @@ async def _bounded(
         await asyncio.sleep(_PAUSE_S)
         return await request()
     raise A2ATimeoutError(
-        f"no whole answer came within {seconds:g} s",
+        f"no complete reply arrived within {seconds:g} s",
         phase="idle",
         timeout=seconds,
         agent=call.agent,

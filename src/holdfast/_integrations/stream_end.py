@@ -58,7 +58,7 @@ class StreamEndDetector:
         if self._may_end or (self._state is not None and self._state not in _UNFINISHED_STATES):
             return None
         state = "" if self._state is None else f": it is {self._state.value}"
-        return f"before the task came to an end{state}"
+        return f"before the task ended{state}"
 
     def passed(self, event: ServerSentEvent) -> None:
         """Record an event of the stream."""

@@ -32,7 +32,7 @@ async def wrap_journal_errors(
     except JournalError:
         raise
     except Exception as error:
-        text = f"the journal has failed: {type(error).__name__}: {error}"
+        text = f"the journal failed: {type(error).__name__}: {error}"
         raise JournalError(text) from error
 
 
@@ -44,6 +44,6 @@ async def journal_timeout(work: Awaitable[T], seconds: float = _DEFAULT_TIMEOUT_
     """
 
     def too_late() -> JournalError:
-        return JournalError(f"the journal has not answered within {seconds:.3g} s")
+        return JournalError(f"the journal did not answer within {seconds:.3g} s")
 
     return await wait_within(seconds, work, too_late)

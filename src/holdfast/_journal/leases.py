@@ -102,7 +102,7 @@ class HeldCall:
         message_id = self.record.message_id
         text = (
             f"the call of message {message_id} was taken over by {self._new_holder}, after its "
-            "lease was not renewed in time; it continues there"
+            "lease was not renewed in time; the call continues there"
         )
         return JournalError(text, reason="taken_over", message_id=message_id)
 

@@ -113,7 +113,7 @@ class Permissions:
         if os.name == "posix" and path.is_symlink():
             owner = path.lstat().st_uid
             if not is_trusted_owner(owner):
-                text = f"it is a link that user {owner} made; name the file that is meant"
+                text = f"it is a symbolic link of user {owner}; pass the path of its target"
                 raise self._untrusted(path, text)
             path = path.resolve()
         return path
@@ -127,11 +127,13 @@ class Permissions:
         if stat.S_ISDIR(status.st_mode):
             return 0, 0  # SQLite does not open a directory
         if not stat.S_ISREG(status.st_mode):
-            raise self._untrusted(file, "it is not a regular file; remove it, or name another")
+            raise self._untrusted(
+                file, "it is not a regular file; remove it, or pass another path"
+            )
         if not is_trusted_owner(status.st_uid) and not self._is_shared(status.st_gid):
             text = (
-                f"it belongs to user {status.st_uid}, and this process runs as user "
-                f"{os.geteuid()}; run it as that user, or have root give the file to this one"
+                f"it belongs to user {status.st_uid}, but this process runs as user "
+                f"{os.geteuid()}; run the process as that user, or change the owner of the file"
             )
             raise self._untrusted(file, text)
         mode = stat.S_IMODE(status.st_mode)
@@ -157,7 +159,11 @@ class Permissions:
         except PermissionError:
             raise refusal from None
         if not is_removed:
-            self._warn("the file system has no permissions for %s: other users may read it", file)
+            self._warn(
+                "the file system of %s does not support permissions: other users may be able to "
+                "read it",
+                file,
+            )
         else:
             logger.warning(
                 "changed the mode of %s from %04o to %04o%s", file, mode, new_mode, hint
@@ -176,9 +182,7 @@ class Permissions:
             status = ancestor.stat()
             is_trusted = status.st_gid == os.getegid() or self._is_shared(status.st_gid)
             if may_others_replace(status, is_group_trusted=is_trusted):
-                text = (
-                    "other users may replace the journal in %s; keep it in a directory of your own"
-                )
+                text = "other users can replace the journal in %s; move it to a private directory"
                 self._warn(text, ancestor)
                 return
 

@@ -55,8 +55,8 @@ def owner_of(record: CallRecord, message: Message | None = None) -> TaskOwner:
 def unknown_here(record: CallRecord, agent: str) -> JournalError:
     """Return the error of a call that is recorded for another agent and unknown to this one."""
     return JournalError(
-        f"message {record.message_id} was recorded for {record.agent}, and {agent} does not know "
-        "it: name the agent as it was named then, or give the run another run_id",
+        f"message {record.message_id} was recorded for {record.agent}, but {agent} has no task "
+        "of it; pass the agent under its earlier name, or pass another run_id",
         reason="other_agent",
         message_id=record.message_id,
         agent=record.agent,

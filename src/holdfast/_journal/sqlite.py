@@ -444,7 +444,7 @@ class SqliteJournal:
         call = f"the call of message {message_id}"
         if record.outcome is not None:
             detail = f" ({record.detail})" if record.detail else ""
-            text = f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
+            text = f"{call} has already ended: {record.outcome.replace('_', ' ')}{detail}"
             return JournalError(text, reason="finished", message_id=message_id)
         return JournalError(
             f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever",
@@ -458,7 +458,10 @@ def _check_outlasts(path: str | os.PathLike[str]) -> None:
     """Refuse SQLite's names of databases in memory, which would become files of these names."""
     name = str(path)
     if name.startswith((":memory:", "file::memory:")) or _IN_MEMORY.match(name):
-        text = f"a journal must outlive the program: name a file, such as 'calls.db', not {name!r}"
+        text = (
+            "the journal must be a file, such as 'calls.db', not {name!r}, which is lost with "
+            "the process"
+        )
         raise ValueError(text)
 
 
@@ -483,7 +486,7 @@ def _outcome(
     except JournalError as error:
         return error
     except UnicodeEncodeError as error:  # a lone surrogate; the other jobs can be written
-        failure = JournalError(f"the journal takes no such text: {error}", executed=False)
+        failure = JournalError(f"the journal cannot store this text: {error}", executed=False)
         failure.__cause__ = error
         return failure
     except OverflowError as error:  # a number beyond 64 bits
@@ -491,7 +494,7 @@ def _outcome(
         failure.__cause__ = error
         return failure
     except msgspec.ValidationError as error:  # of an older Holdfast that still runs, or by hand
-        text = f"the journal holds a record that cannot be read: {error}"
+        text = f"the journal contains an unreadable record: {error}"
         failure = JournalError(text, reason="damaged")
         failure.__cause__ = error
         return failure

@@ -186,17 +186,31 @@ class SqliteFile:
         directory = self.path.parent
         with contextlib.suppress(OSError, ValueError):  # of an invalid name
             if self._absolute_path.is_dir():
-                return f"{self.path} is a directory; name a file in it"
+                return f"{self.path} is a directory; pass the path of a file in it"
             if not self._absolute_path.parent.exists():
-                return f"the directory {directory} does not exist; create it, or name another file"
+                return f"the directory {directory} does not exist; create it, or pass another path"
             if not self._absolute_path.parent.is_dir():
-                return f"{directory} is not a directory; name another file"
+                return f"{directory} is not a directory; pass another path"
             if self._is_read_only and not self._absolute_path.exists():
-                return f"{self.path} does not exist; name the file of a journal"
+                return f"{self.path} does not exist; pass the path of a journal"
+        if _code(error) in _CANNOT_SHARE and (denied := self._denied_path()):
+            return f"permission denied: {denied}"
         if _code(error) == sqlite3.SQLITE_NOTADB:
-            return f"{self.path} is not a SQLite database; move it away, or name another file"
+            return f"{self.path} is not a SQLite database; move it away, or pass another path"
+        if isinstance(error, PermissionError):
+            return f"permission denied: {error.filename or self.path}"
         cause = error.strerror if isinstance(error, OSError) else None
         return cause or str(error)
+
+    def _denied_path(self) -> Path | None:
+        """Return the file or directory that this process lacks a permission for, if any."""
+        file, directory = self._absolute_path, self._absolute_path.parent
+        change = 0 if self._is_read_only else os.W_OK
+        for path, access in ((directory, os.X_OK), (file, os.R_OK | change), (directory, change)):
+            with contextlib.suppress(OSError):
+                if path.exists() and not os.access(path, access):
+                    return path
+        return None
 
     def _run_all(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
         try:
@@ -269,14 +283,17 @@ class SqliteFile:
             JournalError: It no longer exists, or was replaced.
         """
         if self._identity_now() != self._identity:
-            text = f"the journal {self.path} is another file than the one that was opened"
+            text = f"the journal {self.path} was replaced by another file after it was opened"
             raise JournalError(text, reason="replaced")
 
     def _identity_now(self) -> tuple[int, int]:
         try:
             status = self._absolute_path.stat()
         except OSError as error:
-            text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
+            text = (
+                f"the journal {self.path} was deleted or moved after it was opened: "
+                f"{error.strerror}"
+            )
             raise JournalError(text, reason="replaced") from error
         return status.st_dev, status.st_ino
 
@@ -285,7 +302,7 @@ class SqliteFile:
         version = self._check_owner(connection)  # before any change
         if self._is_read_only:
             if not version:  # calls are readable in each version since the first
-                text = f"{self.path} is not a journal yet: nothing was written to it"
+                text = f"{self.path} is not a journal: it is empty"
                 raise JournalError(text)
             return
         self._permissions.tighten()
@@ -311,7 +328,7 @@ class SqliteFile:
         """Return the version of the schema; refuse a file that is neither a journal nor empty."""
         owner, version, tables = connection.execute(_OWNER).fetchone()
         if owner != _APPLICATION and (tables or owner):
-            text = f"{self.path} is a database of something else, and no journal"
+            text = f"{self.path} is a SQLite database of another program, not a journal"
             raise JournalError(text)
         if version > len(_MIGRATIONS):
             text = (

@@ -158,7 +158,7 @@ class Journaling:
         if self._is_held(record):
             self._check_not_here(record)
             raise _held_error(
-                "by another client, or was by one that died: that is clear at "
+                "by another client, or by one that crashed: its lease expires at "
                 f"{shown(record.lease_until)}",
                 record,
             )
@@ -206,7 +206,7 @@ class Journaling:
     def _check_not_here(self, record: CallRecord) -> None:
         """Raise a `JournalError` if this client holds a call."""
         if self._leases.here().has(record.message_id):
-            raise _held_error("by this client, which works on it already", record)
+            raise _held_error("by this client, in another call", record)
 
     async def unfinished(self, message_id: str | None = None) -> list[CallRecord]:
         """Return the calls to this agent without an outcome, oldest first; of one message, or all.
@@ -297,7 +297,7 @@ class Journaling:
 
     async def _find(self, message_id: str, deadline: Deadline) -> CallRecord:
         if self._is_closed:
-            text = f"the client was closed before message {message_id} was looked after"
+            text = f"the client was closed before message {message_id} was resumed"
             raise A2AConnectionError(text, failure="closed")
         finding = wrap_journal_errors(self.journal.find, message_id)
         call = f"the call of message {message_id}"

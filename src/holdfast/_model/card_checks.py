@@ -47,13 +47,13 @@ def check_interface(interface: AgentInterface, field: str) -> None:
         scheme = _SCHEME.match(interface.url)
         if scheme is not None and scheme[1].lower() not in {"http", "https"}:
             message = (
-                f"the agent card is not valid: {field} begins with {scheme[0]}, and the binding "
+                f"the agent card is not valid: {field} begins with {scheme[0]}, but the binding "
                 f"{interface.protocol_binding} needs http:// or https://"
             )
             raise InvalidAgentCardError(message, field=field, executed=False)
         message = (
-            f"the agent card is not valid: {field} is not an absolute address, or one that "
-            "others read in another way (a user name, a space, a backslash)"
+            f"the agent card is not valid: {field} is not an absolute URL, or is ambiguous (a "
+            "user name, a space, a backslash)"
         )
         raise InvalidAgentCardError(message, field=field, executed=False)
 

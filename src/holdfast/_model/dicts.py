@@ -72,7 +72,7 @@ def to_message_v1(document: Mapping[str, Any]) -> dict[str, Any]:
     role = message.get("role")
     if isinstance(role, str):
         if role and role not in _ROLES:
-            text = f'the role of a message is "user", or "agent", not {_shown(role)}'
+            text = f'the role of a message must be "user" or "agent", not {_shown(role)}'
             raise ValueError(text)
         message["role"] = _ROLES.get(role, "ROLE_UNSPECIFIED")
     is_older = "parts" not in message and isinstance(message.get("content"), list | tuple)
@@ -115,7 +115,7 @@ def _renamed(
     for name, value in document.items():
         renamed = names.get(name, name)
         if renamed in members:
-            text = f"{subject} has {renamed!r} twice, the other time as another version writes it"
+            text = f"{subject} has {renamed!r} twice, in the spellings of two protocol versions"
             raise ValueError(text)
         members[renamed] = value
     return members

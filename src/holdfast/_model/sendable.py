@@ -157,7 +157,7 @@ def _check_json(value: object, around: tuple[int, ...]) -> None:
 def _members(value: dict[object, object]) -> Iterable[tuple[object, object]]:
     for key in value:
         if not isinstance(key, str):
-            reason = f"has a key that is {type(key).__name__}, and JSON has only str"
+            reason = f"has a key that is {type(key).__name__}, but JSON keys must be str"
             raise UnrepresentableError(reason)
         if not key.isascii() and (reason := _fault(key)):
             reason = f"has a key with {reason}"

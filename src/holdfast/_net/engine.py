@@ -200,9 +200,9 @@ async def _follow_all(
 
 
 _FAILURE_TEXTS: Mapping[ConnectionFailure, str] = {
-    "dns": "the name could not be resolved",
+    "dns": "the host name could not be resolved",
     "proxy": "the proxy did not connect",
-    "tls": "no TLS connection was established",
+    "tls": "the TLS handshake failed",
     "refused": "the connection was refused",
     "unreachable": "the host could not be reached",
     "disconnected": "the connection was closed before the reply",
@@ -279,9 +279,9 @@ def reach_error(
     """
     if address is None:
         text = (
-            f'{presentable(url)} was not called: reach="public" cannot be checked, because a '
-            "proxy or a gRPC channel of your own resolves the name. Exempt the host from the "
-            "proxy, or have the proxy check addresses and leave out reach="
+            f'{presentable(url)} was not called: reach="public" cannot be checked, '
+            "because a proxy or a caller-supplied gRPC channel resolves the name. Exempt the host "
+            "from the proxy, or have the proxy check addresses and omit reach="
         )
         return NetworkPolicyError(text, executed=False, agent=presentable(url))
     if reach is not None and reach.is_strict:

@@ -86,7 +86,7 @@ class ErrorMapper(NamedTuple):
             reason = None  # it would repeat the failure
         mapped = self.connection(failure, reason, transient=transient)
         if isinstance(error, aiohttp.ClientSSLError) and _is_not_tls(error):
-            text = "the server answered, but not with TLS"
+            text = "the server does not speak TLS"
             mapped.message = f"{mapped.message}: {text}; {_PLAIN_HTTP_HINT}"
         elif failure == "tls" and transient and _may_be_plain_http(self.request.url):
             mapped.message = f"{mapped.message}; {_PLAIN_HTTP_HINT}"
@@ -160,9 +160,7 @@ def _failure_of(
     return "disconnected", True
 
 
-_PLAIN_HTTP_HINT = (
-    "if it speaks plain http, which encrypts nothing, its address begins with http://"
-)
+_PLAIN_HTTP_HINT = "if the server speaks plain http (unencrypted), use http:// in its address"
 
 _NOT_TLS_CODES = (
     "WRONG_VERSION_NUMBER",

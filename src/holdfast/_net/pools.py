@@ -50,9 +50,7 @@ _POLL_OVERDUE_S = 0.01
 """Seconds without polling sockets after which a closed connection may have gone unnoticed. Asking
 the operating system before each request would cost more than it is worth."""
 
-_UNCLOSED = (
-    "unclosed AiohttpEngine: enter it, or the client that made it, by 'async with', or close it"
-)
+_UNCLOSED = "unclosed AiohttpEngine: use 'async with' for it or for its client, or call close()"
 
 _SessionKey = tuple[float, bool, NetworkReach | None, int]
 """`HttpRequest.max_idle`, whether it is for streams, its network reach, and the largest size of a
@@ -200,7 +198,7 @@ class Pools:
 def _parse_url(url: str) -> URL:
     parsed = URL(url, encoded=True)
     if not (parsed.raw_host or "").isascii():  # the system might map it to another host
-        text = "its host has no ASCII form"
+        text = "its host name has no ASCII form"
         raise ValueError(text)
     return parsed
 
@@ -269,8 +267,8 @@ def ssl_option(
     try:
         return tls.create_default_context(cafile=fspath(ssl))
     except FileNotFoundError:
-        message = f"ssl={fspath(ssl)!r}: there is no such file"
+        message = f"ssl={fspath(ssl)!r}: file not found"
         raise FileNotFoundError(message) from None
     except tls.SSLError as error:
-        message = f"{fspath(ssl)} holds no certificate: {error}"
+        message = f"{fspath(ssl)} contains no certificate: {error}"
         raise ValueError(message) from None

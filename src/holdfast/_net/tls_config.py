@@ -88,13 +88,13 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         check_kind("key_password", self.key_password, (str, type(None)))
         check_kind("verify", self.verify, bool)
         if self.key_file is not None and self.cert_file is None:
-            text = "key_file belongs to a certificate; pass cert_file as well"
+            text = "key_file needs cert_file; pass both"
             raise ValueError(text)
         if self.key_password is not None and self.cert_file is None:
-            text = "key_password is for the key of a certificate; pass cert_file as well"
+            text = "key_password needs cert_file; pass both"
             raise ValueError(text)
         if not self.verify and self.ca_file is not None:
-            text = "ca_file says whom to trust, and verify=False is everybody; pass one of them"
+            text = "ca_file and verify=False exclude each other; pass only one of them"
             raise ValueError(text)
         self.context()
         if self.cert_file is not None:
@@ -181,8 +181,10 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             return f"the key in {key} does not belong to the certificate in {self.cert_file}"
         if self.key_file is None:
-            return f"cert_file: {key} holds no certificate with its key; pass key_file as well"
-        return f"cert_file and key_file hold no certificate and its key: {self.cert_file}, {key}"
+            return f"cert_file: {key} contains no certificate with its key; pass key_file as well"
+        return (
+            f"cert_file and key_file contain no certificate with its key: {self.cert_file}, {key}"
+        )
 
 
 def _warn_of_shared_key(key: str | PathLike[str]) -> None:
@@ -193,8 +195,8 @@ def _warn_of_shared_key(key: str | PathLike[str]) -> None:
         status = os.stat(key)  # noqa: PTH116  any path will do
         if not is_trusted_owner(status.st_uid):
             logger.warning(
-                "the client's key in %s belongs to user %d, who can read and replace it; keep it "
-                "in a file of your own",
+                "the client's key in %s belongs to user %d, who can read and replace it; move it "
+                "to a file of your own user",
                 fspath(key),
                 status.st_uid,
             )
@@ -203,8 +205,8 @@ def _warn_of_shared_key(key: str | PathLike[str]) -> None:
         surplus = surplus_permissions(mode, 0o600 if is_own else 0o640)
         if surplus:
             logger.warning(
-                "the client's key in %s has mode %04o, which lets other users in; chmod %o takes "
-                "that away",
+                "the client's key in %s has mode %04o, which gives other users access; run chmod "
+                "%o",
                 fspath(key),
                 mode,
                 mode & ~surplus,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast._model.operations import SEND_OPERATIONS
 from holdfast._pipeline.listeners import attempts_of
 from holdfast._policy.attempts import was_executed
+from holdfast._policy.deadline import last_error_text
 from holdfast._policy.retry import is_outcome_unknown
 from holdfast.errors import (
     A2AConnectionError,
@@ -84,13 +85,14 @@ def with_outcome(error: A2AError, call: AnyCall) -> A2AError:
 def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
     """Return the error of a call whose time is over."""
     deadline, progress = call.deadline, call.progress
-    awaited = "; the agent's card was still awaited, and nothing else was sent"
+    awaited = "; the agent's card had not arrived, and nothing else was sent"
     waiting = progress.card or progress
     queue = waiting.awaits or waiting.request.awaits
     waited = "" if queue is None else f" while waiting for a {queue}"
     return DeadlineExceededError(
         f"{call.operation.name} did not finish within the {deadline.name} timeout of "
-        f"{deadline.shown}{waited}{'' if progress.card is None else awaited}",
+        f"{deadline.shown}{waited}{'' if progress.card is None else awaited}"
+        f"{last_error_text(attempts_of(call))}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         **_ended(call),

@@ -28,7 +28,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TURN = "turn, as a Retry-After of the agent runs"
+_TURN = "turn (the agent is rate limiting: Retry-After)"
 
 
 class GuardLayer(BaseLayer):
@@ -97,7 +97,7 @@ class GuardLayer(BaseLayer):
         policy, forced_state = self._resilience.breaker, self._override.state
         if forced_state == "open":
             raise CircuitOpenError(
-                "nothing was sent, as the circuit to the agent was opened by hand",
+                "the circuit to the agent was opened manually; nothing was sent",
                 executed=False,
                 transient=True,
                 agent=call.agent,
@@ -166,8 +166,8 @@ async def _take_turn(
     ahead, waits = gate.wait_ahead(), gate.waiting
     if ahead >= call.deadline.remaining(now):
         raise RateLimitedError(
-            f"a Retry-After of the agent runs, and the next turn is in {ahead:.3g} s, "
-            "after the deadline; nothing was sent",
+            f"the agent is rate limiting (Retry-After): the next turn is in {ahead:.3g} s, after "
+            "this call's deadline; nothing was sent",
             executed=False,
             transient=True,
             retry_after=ahead,
@@ -175,7 +175,8 @@ async def _take_turn(
         )
     if waits >= queue:
         raise QueueFullError(
-            f"{waits} calls wait already for the end of the agent's Retry-After; nothing was sent",
+            f"the queue is full: {waits} calls already wait for the agent's Retry-After; nothing "
+            "was sent",
             executed=False,
             transient=True,
             retry_after=ahead,
@@ -188,9 +189,9 @@ async def _take_turn(
 
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
     last = breaker.last_failure
-    reason = "" if last is None else f"; its last failure: {last.cause}"
+    reason = "" if last is None else f"; last failure: {last.cause}"
     return CircuitOpenError(
-        f"nothing was sent, as the circuit to the agent is open{reason}",
+        f"the circuit to the agent is open; nothing was sent{reason}",
         executed=False,
         transient=True,
         retry_after=breaker.retry_after(now=now),

@@ -214,8 +214,7 @@ def _as_asked(interface: AgentInterface, route: Route) -> AgentInterface:
     if _spoken(interface, route) == OLDER_VERSION:
         if route.tenant:
             raise VersionNotSupportedError(
-                f"the agent speaks protocol {OLDER_VERSION}, which knows no tenants: leave out "
-                "tenant=",
+                f"the agent speaks protocol {OLDER_VERSION}, which has no tenants; omit tenant=",
                 executed=False,
             )
         tenant = None

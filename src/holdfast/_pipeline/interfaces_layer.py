@@ -448,7 +448,7 @@ def _check_address(
     doubt = None if route.url is not None else address_doubt(address, source)
     if doubt is None:
         return
-    hint = "pass the right one as url="
+    hint = "pass the correct address as url="
     if route.source is not None:
         guess = f"{origin(route.source)}{urlsplit(address).path}"
         hint = f'if the agent is where its card is, pass url="{guess}"'

@@ -462,7 +462,9 @@ class Observers:
         if not self._has_warned:
             self._has_warned = True
             with contextlib.suppress(Warning):  # if warnings are errors, the call must not fail
-                warnings.warn(f"{text} (later ones are only logged)", RuntimeWarning, stacklevel=2)
+                warnings.warn(
+                    f"{text} (later failures are only logged)", RuntimeWarning, stacklevel=2
+                )
 
 
 def attempts_of(call: AnyCall) -> Sequence[Attempt]:
@@ -513,7 +515,7 @@ def _log(observation: Observation) -> None:
             _log_circuit(observation)
         case Reconnected():
             logger.info(
-                "%s reconnected to task %s, %d times by now",
+                "%s reconnected to task %s (reconnect %d)",
                 _describe(observation),
                 observation.task_id,
                 observation.number,
@@ -578,7 +580,7 @@ def _log_circuit(changed: CircuitChanged) -> None:
     match changed.state:
         case "open":
             logger.warning(
-                "%s circuit open for %.3g s after %d failures in a row",
+                "%s circuit open for %.3g s after %d consecutive failures",
                 _describe(changed),
                 changed.retry_after,
                 changed.failures,

@@ -107,9 +107,9 @@ async def _opened(
     except A2AConnectionError as error:
         if error.failure != "truncated":
             raise
-        text = f"the agent took no subscription: {error.message}"
+        text = f"the agent refused the subscription: {error.message}"
         raise UnsupportedOperationError(text, **error.facts()) from error
     finally:
         await cancel_and_wait(first)
-    text = f"there is nothing to subscribe to: the task is {state.name}"
+    text = f"cannot subscribe: the task is {state.name}"
     raise UnsupportedOperationError(text, executed=False)

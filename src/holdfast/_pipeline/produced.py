@@ -214,7 +214,7 @@ def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInter
     transport = producer(card, interface)
     if not all(callable(getattr(transport, name, None)) for name in ("unary", "close")):
         message = (
-            f"the producer of {interface.protocol_binding} must make a Transport, not "
+            f"the producer of {interface.protocol_binding} must return a Transport, not "
             f"{type(transport).__name__}"
         )
         raise TypeError(message)

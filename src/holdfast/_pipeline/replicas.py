@@ -232,7 +232,7 @@ class ReplicaLayer(BaseLayer):
         deadline = msgspec.structs.replace(call.deadline, at=deadline_at)
 
         def timeout_error() -> A2AError:
-            text = f"the card of another replica did not come within {_CARD_TIMEOUT_S:g} s"
+            text = f"the card of another replica did not arrive within {_CARD_TIMEOUT_S:g} s"
             return A2ATimeoutError(
                 text, phase="first_byte", timeout=_CARD_TIMEOUT_S, transient=True
             )

@@ -83,9 +83,9 @@ class RetryLayer(BaseLayer):
     def _stop(self, call: AnyCall) -> str | None:
         """Return the reason why the call must not be retried, whatever the policy says."""
         if not call.is_retried:
-            return "the caller handles this failure in another way"
+            return "the caller handles this failure differently"
         if call.progress.call_group.is_abandoned and call.operation.name in SEND_NAMES:
-            return "its caller has abandoned it"
+            return "the caller has abandoned it"
         return None
 
     def _gate(self, call: AnyCall, error: A2AError) -> RetryAfterGate | None:

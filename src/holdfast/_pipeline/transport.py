@@ -84,7 +84,7 @@ def addressed(call: Call[P, R]) -> Call[P, R]:
     if endpoint is not None and endpoint.version == OLDER_VERSION:
         raise VersionNotSupportedError(
             f"{call.operation.name} was not called: the agent speaks protocol {OLDER_VERSION}, "
-            "which knows no tenants",
+            "which has no tenants",
             agent=endpoint.agent,
             executed=False,
         )

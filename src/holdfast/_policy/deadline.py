@@ -11,8 +11,9 @@ from holdfast.errors import A2AError, DeadlineExceededError, Facts, TaskAuthRequ
 from holdfast.types import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from holdfast.errors import Attempt
     from holdfast.types import Task
 
 __all__ = [
@@ -156,8 +157,11 @@ def wait_deadline_error(
 def _last_failure_text(failure: A2AError | None) -> str:
     """Return the last failure as the end of an error's text; empty if only time ran out."""
     if isinstance(failure, DeadlineExceededError):  # of an attempt that followed others
-        errors = [attempt.error for attempt in failure.attempts if attempt.wait is not None]
-        cause = errors[-1] if errors else None
-    else:
-        cause = None if failure is None else failure.message
-    return f"; what failed last: {cause}" if cause else ""
+        return last_error_text(failure.attempts)
+    return f"; last error: {failure.message}" if failure is not None else ""
+
+
+def last_error_text(attempts: Sequence[Attempt]) -> str:
+    """Return why the last retried attempt failed, as the end of the text of a deadline's error."""
+    errors = [attempt.error for attempt in attempts if attempt.wait is not None]
+    return f"; last error: {errors[-1]}" if errors and errors[-1] else ""

@@ -190,24 +190,24 @@ def decide(
     if not error.transient:
         return GiveUp("the failure is not transient")
     if safety == "conditional" and error.executed is not False:
-        return GiveUp("the agent may have run it")
+        return GiveUp("the agent may have executed it")
     if attempt > policy.max_retries:
         allowed = policy.max_retries
         exhausted = "1 retry was made" if allowed == 1 else f"{allowed} retries were made"
-        return GiveUp(exhausted if allowed else "retrying is turned off")
+        return GiveUp(exhausted if allowed else "retries are disabled")
     if policy.retry_predicate is not None and not policy.retry_predicate(error):
         return GiveUp("retry_predicate returned False")
     delay = backoff(policy, attempt, draw)
     if error.retry_after is not None:
         if error.retry_after > policy.max_retry_after:
-            return GiveUp(f"another try has to wait {error.retry_after:g} s")
+            return GiveUp(f"the next attempt has to wait {error.retry_after:g} s")
         # Calls that were given the same Retry-After would otherwise all return at once.
         jitter = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
         delay = max(delay, error.retry_after + jitter)
     if delay >= time_left:
         return GiveUp(f"waiting {delay:.3g} s {TOO_LATE}")
     if not within_budget:
-        return GiveUp("the retry budget of this agent is spent")
+        return GiveUp("the agent's retry budget is exhausted")
     return Retry(delay)
 
 

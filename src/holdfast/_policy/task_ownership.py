@@ -80,9 +80,8 @@ class TaskOwner(msgspec.Struct, kw_only=True):
             is_reused = not has_message(task, self.message_id)
         if is_reused:
             text = (
-                f"task {task.id} is not the one of message {self.message_id} any more: the agent "
-                "has given its id to the task of another message, as after a restart that lost "
-                "its tasks"
+                f"task {task.id} no longer belongs to message {self.message_id}: the agent reused "
+                "its id for another message, for example after a restart that lost its tasks"
             )
             raise TaskNotFoundError(text, task_id=task.id, executed=True)
 

@@ -147,7 +147,7 @@ class PushReceiver(ClosingContext):
         self._signatures = self._signature_check(keys, jwt, engine)
         self._watches = Watches(self._limits, most=max_tasks, most_bytes=max_bytes)
         if journal is not None and keys is None:
-            text = "journal records which signed tokens were used, but there are no keys"
+            text = "journal needs keys=, because it records used signed tokens"
             raise ValueError(text)
         self._journal = None if journal is None else _journal(journal)
         self._owns_journal = self._journal is not journal
@@ -196,12 +196,13 @@ class PushReceiver(ClosingContext):
             A2AConnectionError: The receiver is closed.
             ValueError: The credentials are missing.
         """
-        self._check_open("it makes no config any more", executed=False)
+        self._check_open("it creates no new config", executed=False)
         if authentication is not None:
             check_kind("authentication", authentication, AuthenticationInfo)
         if authentication is not None and self._signatures is not None:
             text = (
-                "given keys, Authorization has the signed token: there are no credentials for it"
+                "authentication must be omitted if keys are given: Authorization then holds the "
+                "signed token"
             )
             raise ValueError(text)
         if authentication is None:
@@ -253,7 +254,7 @@ class PushReceiver(ClosingContext):
             text = "the agent answered with a message: there is no task to expect"
             raise TypeError(text)
         if isinstance(cast("object", task), TaskPushNotificationConfig):
-            text = "the task comes first, and then the config: expect(task, config)"
+            text = "the arguments are in the wrong order: expect(task, config)"
             raise TypeError(text)
         task_id = check_not_empty("task", task.id if isinstance(task, Task) else task)
         executed = True if isinstance(task, Task) else None
@@ -268,8 +269,8 @@ class PushReceiver(ClosingContext):
             raise ValueError(text)
         if current not in {None, watch} or (watch.is_claimed and watch.task_id != task_id):
             text = (
-                f"task {task_id} has another config than this; for a further one of the same task "
-                "call config(task_id)"
+                f"task {task_id} already has another config; for an additional one, call "
+                "config(task_id)"
             )
             raise ValueError(text)
         self._watches.claim(watch, task_id)
@@ -387,7 +388,7 @@ class PushReceiver(ClosingContext):
     ) -> SignatureCheck | None:
         if keys is None:
             if jwt is not None:
-                text = "jwt says which signatures count, but there are no keys"
+                text = "jwt needs keys=, because it selects the accepted signatures"
                 raise ValueError(text)
             _check_no_engine(engine)
             return None
@@ -423,7 +424,11 @@ def _address(url: str, subject: str, *, no_user: str) -> str:
         text = f"the {subject} {shown} has a fragment, which is never sent"
         raise ValueError(text)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        logger.warning("the %s %s is not https: it can be listened to, and forged", subject, shown)
+        logger.warning(
+            "the %s %s is not https: anyone on the network path can read and forge its requests",
+            subject,
+            shown,
+        )
     return url
 
 
@@ -439,5 +444,5 @@ def _journal(journal: str | os.PathLike[str] | TokenJournal) -> TokenJournal:
 
 def _check_no_engine(engine: object) -> None:
     if engine is not None:
-        text = "engine is for fetching keys from an address, and there is none"
+        text = "engine needs keys= with an address to fetch them from"
         raise ValueError(text)

@@ -86,7 +86,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(text)
         for name in ("max_age", "leeway"):
             if not 0 <= getattr(self, name) < math.inf:
-                text = f"{name} must be zero or more seconds, with an end"
+                text = f"{name} must be a finite number of seconds, and not negative"
                 raise ValueError(text)
 
 
@@ -169,9 +169,9 @@ class SignatureCheck:
             raise _refused("the token cannot be read") from None
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in self._policy.algorithms:
-            raise _refused("the token is signed by an algorithm that does not count")
+            raise _refused("the token is signed with an algorithm that is not accepted")
         if "crit" in header:  # RFC 7515, 4.1.11
-            raise _refused("the token needs what is not understood here")
+            raise _refused("the token has critical headers (crit) that are not supported")
         try:
             keys = await self._keys.find(kid if isinstance(kid, str) else None)
         except KeysUnavailableError:
@@ -188,15 +188,15 @@ class SignatureCheck:
                 continue
             if isinstance(claims, dict):
                 return cast("dict[str, Any]", claims)
-        raise _refused("the signature of the token is of no known key")
+        raise _refused("the signature of the token matches no known key")
 
     def _verified(self, token: str, claims: Mapping[str, Any]) -> VerifiedJwt:
         policy, now = self._policy, self._env.wall()
         issued, expires, not_before = (_time(claims, name) for name in ("iat", "exp", "nbf"))
         if issued is None:
-            raise _refused("the token does not say when it was made")
+            raise _refused("the token has no time of issue (iat)")
         if issued > now + policy.leeway or (not_before or 0.0) > now + policy.leeway:
-            raise _refused("the token is of the future")
+            raise _refused("the token was issued in the future")
         expires_at = issued + policy.max_age
         if expires is not None:
             expires_at = min(expires_at, expires)
@@ -204,7 +204,7 @@ class SignatureCheck:
         if expires_at <= now:
             raise _refused("the token is too old")
         if policy.issuer is not None and claims.get("iss") != policy.issuer:
-            raise _refused("the token is of another issuer")
+            raise _refused("the token was issued by another issuer")
         audience = claims.get("aud")
         audiences = cast("list[object]", audience if isinstance(audience, list) else [audience])
         if self._audience is not False and self._audience not in audiences:

@@ -82,7 +82,7 @@ class DeliveryValidator:
         """
         self._check_open()
         if scope["method"] != "POST":
-            raise Refused(Refusal.WRONG_METHOD, "push notifications are posted")
+            raise Refused(Refusal.WRONG_METHOD, "push notifications must be sent with POST")
         headers = header_map(scope.get("headers") or ())
         candidates = self._authenticated(headers)
         verified_jwt = None

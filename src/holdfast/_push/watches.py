@@ -232,7 +232,7 @@ class Watches:
             self.forget(watch)
             if self._bytes <= self.most_bytes:
                 return
-        raise Refused(Refusal.UNAVAILABLE, "too much is kept here already")
+        raise Refused(Refusal.UNAVAILABLE, "the receiver's memory is full")
 
     def release(self, size: int) -> None:
         """Release reserved memory."""

@@ -281,7 +281,7 @@ class A2AServer:
             TypeError: An argument has the wrong type.
         """
         if "GRPC" in _check_bindings(bindings):
-            raise ValueError("gRPC is not an ASGI application: see serving()")
+            raise ValueError("gRPC is not an ASGI application; use serving()")
         from holdfast._server.host_check import host_rules
 
         card = self.agent_card(url=url, bindings=bindings)
@@ -464,7 +464,7 @@ def _to_executor(agent: object) -> Executor | AgentExecutor:
         return FunctionExecutor(agent)
     raise TypeError(
         "agent must be a function, an Executor or an AgentExecutor of the SDK, not "
-        f"{type(agent).__name__}; if it is what the card is made of, pass executor= as well"
+        f"{type(agent).__name__}; if the card is generated from it, pass executor= as well"
     )
 
 

@@ -279,7 +279,7 @@ class AgentTurn:
             RuntimeError: The task was announced, or the turn is over.
         """
         if self._is_announced:
-            raise RuntimeError("the task was announced; end it by complete()")
+            raise RuntimeError("the task was announced; finish it with complete()")
         self._check_not_over()
         message = agent_message(content, new_id=self._env.new_id(), context_id=self.context_id)
         self._is_over = True
@@ -340,7 +340,7 @@ class AgentTurn:
 
     def _check_not_over(self) -> None:
         if self._is_over:
-            raise RuntimeError(f"the turn of task {self.task_id} is over")
+            raise RuntimeError(f"the turn of task {self.task_id} has ended")
 
     def _now(self) -> str:
         time = datetime.fromtimestamp(self._env.wall(), UTC)

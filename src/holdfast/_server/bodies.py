@@ -78,7 +78,7 @@ class BoundedBodies:
             BodyRejected: There is none left.
         """
         if self._held + size > self._memory:
-            text = "the bodies of other requests take all memory that there is for them"
+            text = "other requests use all memory reserved for bodies"
             raise BodyRejected(503, text)
         self._held += size
 

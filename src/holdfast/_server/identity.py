@@ -54,7 +54,7 @@ async def name_of_caller(authenticate: Authenticate, headers: Mapping[str, str])
         if inspect.isawaitable(name):
             name = await name
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"authenticate must give a name or None, not {type(name).__name__}")
+        raise TypeError(f"authenticate must return a name or None, not {type(name).__name__}")
     return name or None
 
 
@@ -141,7 +141,8 @@ class HttpContextBuilder(DefaultServerCallContextBuilder):
         name = name or user.display_name
         if not name:
             logger.error(
-                "an authenticated user has no identity and no display_name: it is refused"
+                "an authenticated user has neither identity nor display_name; the request is "
+                "refused"
             )
             raise InternalError("internal error")
         return NamedUser(str(name))

@@ -119,7 +119,7 @@ def _parse(body: bytes) -> Any:
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError):
-        raise json.JSONDecodeError("no JSON that can be read", "", 0) from None
+        raise json.JSONDecodeError("not valid JSON", "", 0) from None
 
 
 def _refuse_constant(constant: str) -> Any:

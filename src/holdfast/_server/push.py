@@ -200,7 +200,7 @@ class PushSender(PushNotificationSender):
         else:
             if status < 300:
                 return
-            reason = f"it was answered by HTTP {status}"
+            reason = f"its server answered with HTTP {status}"
         logger.warning("a push of task %s to %s failed: %s", task_id, shown, reason)
 
     async def _post(self, config: TaskPushNotificationConfig, body: bytes) -> int:

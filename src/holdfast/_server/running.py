@@ -91,7 +91,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
                 f"clients cannot connect to {host!r}: pass the agent's address as url="
             )
         if (cert_file is None) != (key_file is None):
-            raise ValueError("cert_file and key_file go together")
+            raise ValueError("cert_file and key_file must be passed together")
         require_extra("server", "serving an agent", "uvicorn")
         if "GRPC" in bindings:
             require_extra("server,grpc", "serving an agent over gRPC")

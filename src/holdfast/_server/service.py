@@ -192,7 +192,7 @@ class Service:
             options["extended_agent_card"] = to_proto(extended, a2a_pb2.AgentCard)
         parameters = inspect.signature(DefaultRequestHandler.__init__).parameters
         for name in options.keys() - parameters.keys():
-            raise ValueError(f"the a2a-sdk that is installed has no {name}: a newer one may")
+            raise ValueError(f"the installed a2a-sdk has no {name}; upgrade it")
         return DefaultRequestHandler(
             agent_executor=executor,
             task_store=settings.task_store,

@@ -54,7 +54,9 @@ def _wrap(route: BaseRoute, keep_alive: float, max_values: int) -> BaseRoute:
     async def endpoint(sdk_request: Request) -> Response:
         request = JsonRequest(sdk_request.scope, sdk_request.receive)
         if not await request.has_json_type():
-            return Response("the body has to be JSON, and called so", status_code=415)
+            return Response(
+                "the body must be JSON, with the Content-Type application/json", status_code=415
+            )
         if refusal := await request.refusal(max_values=max_values, is_rpc=route.path == "/"):
             return refusal
         response = await sdk_endpoint(request)

@@ -45,7 +45,7 @@ def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, 
     try:
         return function(*args), None
     except SystemExit as error:  # in a thread, it does not end the process
-        failure = RuntimeError("the function wanted to exit")
+        failure = RuntimeError("the function raised SystemExit")
         failure.__cause__ = error
         return None, failure
     except Exception as error:  # noqa: BLE001  the coroutine raises it

@@ -184,7 +184,7 @@ class TurnRegistry(AgentExecutor):
             async with scope:
                 await self._executor.execute(turn)
             if scope.expired:
-                logger.warning("task %s of %s took too long", turn.task_id, self._agent)
+                logger.warning("task %s of %s exceeded its time limit", turn.task_id, self._agent)
                 await self._fail(turn, InternalError("the agent took too long", transient=True))
         except TurnOutcome as ending:
             if not turn.is_over:
@@ -194,7 +194,7 @@ class TurnRegistry(AgentExecutor):
         else:
             if not turn.has_end:
                 logger.error(
-                    "the executor of %s left the turn of task %s without an end",
+                    "the executor of %s returned without ending the turn of task %s",
                     self._agent,
                     turn.task_id,
                 )

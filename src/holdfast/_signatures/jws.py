@@ -80,7 +80,7 @@ def check_algorithms(algorithms: tuple[str, ...]) -> None:
     for name in algorithms:
         check_kind("one of algorithms", name, str)
     if any(name.lower() == "none" for name in algorithms):
-        text = "algorithms must not have 'none', which is no signature"
+        text = "algorithms must not contain 'none'"
         raise ValueError(text)
 
 
@@ -138,10 +138,10 @@ def read_header(signature: Mapping[str, Any], algorithms: Iterable[str]) -> Prot
     if header is None:
         raise UnusableError("its protected header is not a JSON object")
     if "crit" in header or "b64" in header:  # RFC 7515, 4.1.11; RFC 7797
-        raise UnusableError("it needs what is not understood here")
+        raise UnusableError("its critical headers (crit) are not supported")
     algorithm, key_id, key_url = (header.get(name) for name in ("alg", "kid", "jku"))
     if not isinstance(algorithm, str) or algorithm not in algorithms:
-        raise UnusableError("it is made by an algorithm that does not count")
+        raise UnusableError("its algorithm is not accepted")
     return ProtectedHeader(
         algorithm=algorithm,
         key_id=key_id if isinstance(key_id, str) else None,

@@ -9,6 +9,7 @@ from holdfast._arguments import check_url
 from holdfast._model import codec
 from holdfast._model.hosts import is_loopback
 from holdfast._pipeline.cards.keys import PRIVATE_MEMBERS, FetchedKeys, FixedKeys
+from holdfast._wire.http import presentable
 from holdfast._wire.origins import origin
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ VerificationKeys = str | Mapping[str, Any]
 _PEM = "-----BEGIN "
 
 _KEYS_FORMAT = (
-    "keys are a JWK set or key (RFC 7517), a dict of keys by their ids, a public key as PEM, or "
-    "the https:// address of a JWK set"
+    "keys must be a JWK set or key (RFC 7517), a dict of keys by their ids, a public key as PEM, "
+    "or the https:// address of a JWK set"
 )
 
 
@@ -77,7 +78,7 @@ def key_origin(host: str) -> str:
     check_url(url, "host of keys", no_user="keys are public, and need none")
     _check_secure(url, "host of keys")
     if url.rstrip("/").count("/") > 2 or "?" in url:
-        text = f"a host of keys is a host or an origin, without a path: {origin(url)}"
+        text = f"jku_hosts must contain hosts or origins without a path, not {presentable(url)}"
         raise ValueError(text)
     return origin(url)
 
@@ -104,7 +105,7 @@ def _check_secure(url: str, subject: str) -> None:
 
     parts = urlsplit(url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        text = f"the {subject} must be https: over http, others could replace the keys (A2A 8.4.3)"
+        text = f"the {subject} must be https: over http, the keys could be replaced (A2A 8.4.3)"
         raise ValueError(text)
 
 
@@ -151,5 +152,5 @@ def _jwk_of_pem(text: str) -> dict[str, Any]:
         return algorithms.OKPAlgorithm.to_jwk(cast("Any", key), as_dict=True)
     except (ValueError, TypeError, UnsupportedAlgorithm, jwt.InvalidKeyError):
         pass
-    fault = "keys: the PEM holds no public key that can be read"
+    fault = "keys: the PEM contains no readable public key"
     raise ValueError(fault)

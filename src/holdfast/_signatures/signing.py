@@ -75,7 +75,7 @@ def sign_card(
         text = f"card must be an AgentCard or its JSON object, not {type(card).__name__}"
         raise TypeError(text)
     if algorithm not in ASYMMETRIC:
-        text = f"algorithm is one of {', '.join(ASYMMETRIC)}, not {algorithm!r}"
+        text = f"algorithm must be one of {', '.join(ASYMMETRIC)}, not {algorithm!r}"
         raise ValueError(text)
     header = {"alg": algorithm, "typ": "JOSE", "kid": key_id}
     if key_url is not None:
@@ -100,8 +100,8 @@ def _signature(document: Mapping[str, Any], key: Any, header: Mapping[str, str])
         signature = signer.sign(signing, signer.prepare_key(private_key(key)))
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
         text = (
-            f"the key cannot sign by {algorithm}: {type(error).__name__}; it is a private key of "
-            "that kind, as PEM, a JSON Web Key or an object of cryptography"
+            f"the key cannot sign with {algorithm}: {type(error).__name__}; pass a private key "
+            "of that kind, as PEM, a JSON Web Key or an object of cryptography"
         )
         raise ValueError(text) from None
     return {"protected": protected, "signature": base64url(signature)}

@@ -110,7 +110,7 @@ class CardVerifier:
         self._keys = None if keys is None else read_keys(keys)
         self._origins = frozenset(map(key_origin, check_items("jku_hosts", jku_hosts)))
         if self._keys is None and not self._origins:
-            text = "a CardVerifier needs keys, or jku_hosts where they may be fetched"
+            text = "a CardVerifier needs keys, or jku_hosts from which they may be fetched"
             raise ValueError(text)
 
     def __repr__(self) -> str:

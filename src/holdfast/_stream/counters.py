@@ -68,12 +68,12 @@ class StreamCounters(msgspec.Struct):
             case 0:
                 what = f"the stream of task {task_id} was cut, and reconnecting is switched off"
             case 1:
-                what = f"one attempt to resume the stream of task {task_id} brought nothing new"
+                what = f"one attempt to resume the stream of task {task_id} yielded no new event"
             case _:
                 what = (
-                    f"{most} attempts to resume the stream of task {task_id} brought nothing new"
+                    f"{most} attempts to resume the stream of task {task_id} yielded no new event"
                 )
         error = self.failure
-        failure = "" if error is None else f"; what failed last: {error.message}"
+        failure = "" if error is None else f"; last error: {error.message}"
         facts = Facts() if error is None else error.facts()
         return ReconnectError(f"{what}{failure}", task=task, **facts)

@@ -459,7 +459,7 @@ class StreamMachine:
         return State.POLLING
 
     def _try_again(self, state: State, error: A2AError | None) -> State:
-        """Try again after a wait, unless too many tries brought nothing new."""
+        """Try again after a wait, unless too many tries yielded no new event."""
         counters = self._counters
         counters.note_try(self.outbox.count, error)
         is_exhausted = counters.tries > self._max_reconnects

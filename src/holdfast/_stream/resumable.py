@@ -493,7 +493,7 @@ class ResumableStream:
         error, left, most = wait.error, self._time_left, self._max_retry_after
         if error is None or most is None or wait.at_least <= min(most, left):
             return
-        error.retry_stopped_reason = f"another try has to wait {wait.at_least:g} s"
+        error.retry_stopped_reason = f"the next attempt has to wait {wait.at_least:g} s"
         if wait.at_least > most:
             raise error
         error.retry_stopped_reason = f"{error.retry_stopped_reason}, and {left:g} s are left"

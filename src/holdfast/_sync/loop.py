@@ -87,7 +87,7 @@ class _PrivateLoop:
     def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self.is_over:
-                text = "the program is at its end: holdfast.sync takes no more calls"
+                text = "the interpreter is shutting down: holdfast.sync accepts no more calls"
                 raise RuntimeError(text)
             if self._loop is None:
                 loop = self._new_loop()
@@ -185,7 +185,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """
     if not inspect.isawaitable(coroutine):
         hint = "; call it first" if inspect.iscoroutinefunction(coroutine) else ""
-        text = f"run takes a coroutine, as engine.close(), not {type(coroutine).__name__}{hint}"
+        text = (
+            f"run needs a coroutine, such as engine.close(), not {type(coroutine).__name__}{hint}"
+        )
         raise TypeError(text)
     try:
         _private.get_or_start()
@@ -288,7 +290,7 @@ class _Call(Generic[T]):
                 # The loop is gone in a child that was forked in a callback. At the exit of the
                 # process only daemon threads wait, and end with it.
                 if not (_private.is_alive() or _private.is_over):
-                    text = "the event loop of holdfast.sync has ended meanwhile"
+                    text = "the event loop of holdfast.sync has ended"
                     raise RuntimeError(text) from None
 
     def _abort(self) -> None:

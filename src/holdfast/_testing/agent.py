@@ -58,7 +58,7 @@ class FaultQueue:
             ValueError: There is no such operation.
         """
         if on is not None and on not in _OPERATION_NAMES:
-            message = f"{on!r} is none of {', '.join(sorted(_OPERATION_NAMES))}"
+            message = f"on must be one of {', '.join(sorted(_OPERATION_NAMES))}, not {on!r}"
             raise ValueError(message)
         self._faults.extend([(on, fault)] * times)
 
@@ -190,7 +190,7 @@ class FakeAgent:
         store: Store | None = None,
     ) -> None:
         if not versions or not set(versions) <= {"1.0", "0.3"}:
-            message = f"versions are '1.0', '0.3' or both, not {versions!r}"
+            message = f"versions must be '1.0', '0.3' or both, not {versions!r}"
             raise ValueError(message)
         self.url = url
         self.card = card

@@ -181,7 +181,7 @@ def _clients(
     network: AsgiNetwork | FakeNetwork
     if isinstance(server, FakeAgent):
         if url is not None and origin(url) != origin(server.url):
-            text = f"the fake agent is at {server.url}: say FakeAgent(url={url!r})"
+            text = f"the fake agent is at {server.url}; pass FakeAgent(url={url!r})"
             raise ValueError(text)
         url, engine = server.url, FakeNetwork(server)
         network = engine

@@ -67,10 +67,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.after >= 0:
-            message = f"a step cannot happen {self.after:g} s after the step before"
+            message = f"after must be zero or more seconds, not {self.after:g}"
             raise ValueError(message)
         if self.says is not None and self.state is None:
-            message = "what a step says is part of a status: name its state"
+            message = "text needs state: it is part of a status"
             raise ValueError(message)
 
 

@@ -68,7 +68,10 @@ class FaultProxy(Listener):
     def __init__(self, agent: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         parts = urlsplit(agent)
         if parts.scheme != "http" or not parts.hostname:
-            text = f"a fault proxy passes on to an address that begins with http://, not {agent!r}"
+            text = (
+                "the agent of a fault proxy must be an address that begins with http://, not "
+                f"{agent!r}"
+            )
             raise ValueError(text)
         self._agent = f"http://{parts.netloc}"
         self._faults = FaultQueue()
@@ -88,7 +91,7 @@ class FaultProxy(Listener):
             ValueError: There is no such operation, or a proxy cannot have the fault.
         """
         if isinstance(fault, Fail):
-            text = "Fail is an answer of the agent itself; of a proxy there is Respond"
+            text = "Fail is a reply of the agent itself; use Respond for a proxy"
             raise ValueError(text)  # noqa: TRY004  it is a Fault, but not one for a proxy
         if isinstance(fault, Refuse) or (isinstance(fault, Stall) and fault.phase == "connect"):
             text = "a socket cannot refuse or stall one request: use refuse() or stall()"

@@ -63,13 +63,13 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.overlap < 0:
-            message = f"an overlap of {self.overlap} events is none"
+            message = f"overlap must not be negative, not {self.overlap}"
             raise ValueError(message)
         if self.keep_alive is not None and not self.keep_alive > 0:
-            message = f"a comment every {self.keep_alive:g} s would be too many"
+            message = f"keep_alive must be a positive number of seconds, not {self.keep_alive:g}"
             raise ValueError(message)
         if self.piece is not None and self.piece < 1:
-            message = f"{self.piece} bytes at a time would never come to an end"
+            message = f"piece must be at least 1, not {self.piece}"
             raise ValueError(message)
 
 

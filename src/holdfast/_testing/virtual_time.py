@@ -129,7 +129,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self._wait))
         if not math.isfinite(start):
             self.close()  # an unclosed loop would emit a ResourceWarning
-            raise ValueError(f"start has to be finite, not {start!r}")
+            raise ValueError(f"start must be finite, not {start!r}")
         # Repeatable, not secret.
         self._random = None if seed is None else random.Random(seed)  # noqa: S311
         self._turns = itertools.count()

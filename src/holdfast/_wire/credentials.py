@@ -33,10 +33,12 @@ _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 _BEARER = re.compile(r"(?!(?i:bearer|none)\Z)[A-Za-z0-9\-._~+/]+=*")
 """RFC 6750, 2.1; excludes words that stand for a missing token."""
 _FAULT_OF_PLACEHOLDER = {
-    "bearer": "the name of the scheme, and no token",
+    "bearer": "the name of the scheme without a token",
     "none": "'None', which is how Python writes a missing value",
 }
-_BEARER_SYNTAX_FAULT = "no bearer token: it has a character where a token has none (RFC 6750)"
+_BEARER_SYNTAX_FAULT = (
+    "not a bearer token: it has a character that tokens cannot contain (RFC 6750)"
+)
 
 
 class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ def check_credentials(credentials: Credentials) -> Credentials:
         TypeError: The argument is not a `Credentials`.
     """
     if not isinstance(cast("object", credentials), Credentials):
-        text = f"an AuthProvider gives Credentials, not {type(credentials).__name__}"
+        text = f"an AuthProvider must return Credentials, not {type(credentials).__name__}"
         raise TypeError(text)
     for name, value in credentials.cookies.items():
         if not (is_cookie_name(name) and is_cookie_value(value)):
@@ -128,7 +130,7 @@ def bearer_fault(token: str) -> str | None:
     if _BEARER.fullmatch(token):
         return None
     if token[:7].lower() == "bearer ":
-        return "no bearer token: pass it without the word 'Bearer'"
+        return "not a bearer token: pass it without the word 'Bearer'"
     return _FAULT_OF_PLACEHOLDER.get(token.strip().lower(), _BEARER_SYNTAX_FAULT)
 
 

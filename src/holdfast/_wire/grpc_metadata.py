@@ -65,7 +65,7 @@ def _metadata_value(name: str, value: str) -> str | bytes:
         try:
             return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
         except (binascii.Error, ValueError):
-            raise ValueError(f"the header {name} is binary, so that it must be base64") from None
+            raise ValueError(f"the header {name} is binary: its value must be base64") from None
     if _VALUE.fullmatch(value) is None:
         raise ValueError(f"the header {name} has a character that gRPC does not carry")
     return value.strip()

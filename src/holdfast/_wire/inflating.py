@@ -38,7 +38,7 @@ class Inflater:
 
     def __init__(self, coding: str, limits: Limits) -> None:
         if coding.strip().lower() not in _CODINGS:
-            text = f"the reply is encoded as {coding!r}, which was not asked for"
+            text = f"the reply is encoded as {coding!r}, which was not requested"
             raise InvalidAgentResponseError(text)
         self._limits = limits
         self._member = zlib.decompressobj(_GZIP_OR_ZLIB)
@@ -93,7 +93,9 @@ class Inflater:
         limits = self._limits
         if allowed >= limits.body:
             return limit_error("body", limits, f"the reply is larger than {limits.body} bytes")
-        problem = f"the reply becomes more than {limits.inflation_ratio} times larger unpacked"
+        problem = (
+            f"the reply becomes more than {limits.inflation_ratio} times larger when decompressed"
+        )
         return limit_error("inflation_ratio", limits, problem)
 
 

@@ -146,7 +146,7 @@ def _decode_slowly(
     if "result" not in members and result is None:
         raise status.malformed_reply("the reply has neither result nor error", reply)
     if members.get("id") != request_id:
-        raise status.malformed_reply("the reply answers another request", reply)
+        raise status.malformed_reply("the reply has the id of another request", reply)
     try:
         return codec.from_builtins(result, operation.response)
     except codec.MalformedError as error:
@@ -164,7 +164,7 @@ def _error(
 ) -> A2AError:
     # An agent that could not parse the request does not know its id. (An id may be unhashable.)
     if members.get("id") not in (request_id, None):
-        return status.malformed_reply("the reply answers another request", reply)
+        return status.malformed_reply("the reply has the id of another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
         effective_refusals = status.refusals_around(members, refusals)

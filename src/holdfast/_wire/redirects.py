@@ -104,7 +104,7 @@ def _refusal(
     followed: int,
 ) -> str | None:
     if "location" not in reply.headers:
-        return "it names no location"
+        return "it has no Location"
     if not is_http_address(target):
         return "it is not an HTTP address"
     if followed >= _MAX_REDIRECTS:
@@ -116,7 +116,7 @@ def _refusal(
     if reply.status not in {307, 308}:
         return "it would turn the request into another one; use the final address"
     if origin(target) != origin(request.url):
-        return "it leads to another origin; if you trust it, use that address"
+        return "it leads to another origin; if you trust that origin, use that address"
     return None
 
 

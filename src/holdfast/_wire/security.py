@@ -81,7 +81,7 @@ def _bearer(credential: str) -> Credentials:
 
 def _basic(credential: str) -> Credentials:
     if not _BASIC.fullmatch(credential) or not is_text(credential):
-        text = "no user:password (RFC 7617)"
+        text = "not a user:password (RFC 7617)"
         raise _UnfitError(text)
     encoded = base64.b64encode(credential.encode()).decode()
     return Credentials(headers={"authorization": f"Basic {encoded}"})
@@ -93,7 +93,7 @@ def _in_header(name: str) -> Carrier | None:
 
     def carry(credential: str) -> Credentials:
         if not _is_header(name, credential):
-            text = "nothing that a header can hold"
+            text = "not a valid header value"
             raise _UnfitError(text)
         return Credentials(headers={name.lower(): credential})
 
@@ -106,7 +106,7 @@ def _in_query(name: str) -> Carrier | None:
 
     def carry(credential: str) -> Credentials:
         if not is_text(credential):
-            text = "no text that can be encoded"
+            text = "not valid Unicode"
             raise _UnfitError(text)
         return Credentials(query={name: credential})
 
@@ -119,7 +119,7 @@ def _in_cookie(name: str) -> Carrier | None:
 
     def carry(credential: str) -> Credentials:
         if not is_cookie_value(credential):
-            text = "nothing that a cookie can hold (RFC 6265)"
+            text = "not a valid cookie value (RFC 6265)"
             raise _UnfitError(text)
         return Credentials(cookies={name: credential})
 
@@ -242,7 +242,7 @@ def unsatisfied_error(
     ]
     listed = ", or ".join(_listed(option.schemes, "and") for option in required)
     return AuthenticationError(
-        f"agent {card.name!r} asks for {listed}: {'; '.join(reasons)}; nothing was sent",
+        f"agent {card.name!r} requires {listed}: {'; '.join(reasons)}; nothing was sent",
         schemes=tuple(schemes),
         missing=missing,
         executed=False,
@@ -272,14 +272,14 @@ def explain_refusal(
     credential_headers = {"authorization", "cookie", *_key_headers(card)}
     sent = ", ".join(sorted(credential_headers & headers.keys()))
     if isinstance(error, AuthenticationError) and required:
-        verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
+        verb = "requires" if any(r.schemes for r in card.security_requirements) else "declares"
         listed = ", or ".join(describe_alternative(option, card) for option in required)
         error.message = f"{error.message}; agent {card.name!r} {verb} {listed}"
         error.schemes = tuple(
             dict.fromkeys(name for option in required for name in option.schemes)
         )
         if sent:
-            error.message += f", and did not take what was sent in the header {sent}"
+            error.message += f", and did not accept the header {sent}"
             explain_missing_scheme(error, headers, card)
             return
         error.missing = tuple(
@@ -315,9 +315,7 @@ def explain_missing_scheme(
     sent = {name.lower(): value for name, value in headers.items()}
     words = sent.get("authorization", "").lower().split()
     if isinstance(error, AuthenticationError) and len(words) == 1 and words[0] not in _SCHEMES:
-        error.message += (
-            "; the Authorization header that was sent names no scheme: write 'Bearer <token>'"
-        )
+        error.message += "; the Authorization header has no scheme: pass 'Bearer <token>'"
 
 
 def _key_headers(card: AgentCard) -> set[str]:
@@ -333,9 +331,7 @@ def explain_unused_credentials(
     if alternatives(card):
         return
     lacks = "requires none" if card.security_schemes else "declares no security schemes"
-    error.message += (
-        f"; none of the credentials in auth were used: the card of agent {card.name!r} {lacks}"
-    )
+    error.message += f"; no credentials of auth were sent: the card of agent {card.name!r} {lacks}"
 
 
 def describe_alternative(alternative: Alternative, card: AgentCard) -> str:
@@ -347,10 +343,10 @@ def describe_alternative(alternative: Alternative, card: AgentCard) -> str:
 
 def _describe_scheme(name: str, scheme: SecurityScheme | None) -> str:
     if scheme is None:
-        return f"{name!r}, which it does not declare"
+        return f"{name!r}, which the card does not declare"
     kind, http = _kind_of(scheme), scheme.http_auth_security_scheme
     if kind is None or (http is None and _carrier_of(scheme) is None):
-        return f"{name!r}, of a kind that this client does not know"
+        return f"{name!r}, of an unsupported kind"
     description = None if http is None else _HTTP_DESCRIPTIONS.get(http.scheme.lower())
     return (description or _DESCRIPTIONS[kind]).format(name, getattr(scheme, kind))
 
@@ -375,9 +371,9 @@ def _alternative(names: tuple[str, ...], card: AgentCard) -> Alternative:
         scheme = card.security_schemes.get(name)
         carry = None if scheme is None else _carrier_of(scheme)
         if scheme is None:
-            unusable[name] = "is not declared among its schemes"
+            unusable[name] = "is not declared in the card"
         elif carry is None:
-            unusable[name] = "is of a kind that this client does not know"
+            unusable[name] = "is of an unsupported kind"
         elif scheme.mtls_security_scheme is None:
             carriers[name] = carry
     return Alternative(schemes=names, carriers={} if unusable else carriers, unusable=unusable)

@@ -314,7 +314,7 @@ def _converted(
     try:
         return convert(value)
     except ValueError as error:
-        message = f"the reply to {operation.name} is not what it must be: {error}"
+        message = f"the reply to {operation.name} is not valid: {error}"
         raise status.malformed_reply(message, reply) from None
 
 
@@ -330,8 +330,8 @@ def as_error_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
         facts = error.facts()
         facts["executed"], facts["transient"] = False, False
         return UnsupportedOperationError(
-            f"the agent does not know {operation.name} ({operation.method_v03}), which protocol "
-            f"0.3 does not ask of it: {error.message}",
+            f"the agent does not know {operation.name} ({operation.method_v03}), which is "
+            f"optional in protocol 0.3: {error.message}",
             **facts,
         )
     return error

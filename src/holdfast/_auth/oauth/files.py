@@ -66,7 +66,7 @@ class FileTokenStore:
         try:
             return msgspec.json.decode(content, type=Token)
         except (msgspec.DecodeError, ValueError):
-            text = f"{path} holds no token; remove it, and log in again"
+            text = f"{path} contains no token; remove it and log in again"
             raise AuthenticationError(text, executed=False) from None
 
     async def save(self, key: str, token: Token, /) -> None:
@@ -145,7 +145,7 @@ def _refused(error: NotPrivateError) -> AuthenticationError:
     path = error.path
     texts = {
         "open directory": (
-            f"every user may write to {path}, which holds tokens: chmod go-w {path}"
+            f"other users can write to {path}, which contains tokens; run chmod go-w {path}"
         ),
         "open file": (
             f"{path} can be read by others, and what it holds may be known to them; remove "
@@ -158,7 +158,7 @@ def _refused(error: NotPrivateError) -> AuthenticationError:
 
 def _unusable(path: Path, error: OSError) -> AuthenticationError:
     is_link = error.errno in _LINK_ERRORS and path.is_symlink()
-    reason = "it is a link, which is not followed; remove it" if is_link else error.strerror
+    reason = "it is a symbolic link; remove it" if is_link else error.strerror
     return AuthenticationError(f"{path} cannot be used for tokens: {reason}", executed=False)
 
 

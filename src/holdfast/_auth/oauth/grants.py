@@ -157,7 +157,10 @@ class DeviceCode(OAuthProvider):
         expires_at = requested_at + prompt.expires_in
         while True:
             if loop.time() + interval >= expires_at:
-                text = f"the login was not approved within {prompt.expires_in:g} s; begin again"
+                text = (
+                    f"the login was not approved within {prompt.expires_in:g} s; start the login "
+                    "again"
+                )
                 raise AuthenticationError(text, data={"error": "expired_token"}, executed=False)
             await asyncio.sleep(interval)
             parameters = {"grant_type": _DEVICE_CODE_GRANT, "device_code": code}
@@ -216,9 +219,7 @@ class AuthorizationCode(OAuthProvider):
         check_hook("open_url", open_url)
         self._open_url = open_url
         if (redirect_uri is None) != (receive is None):
-            text = (
-                "redirect_uri and receive belong together: where the browser goes, and who waits"
-            )
+            text = "redirect_uri and receive must be passed together"
             raise ValueError(text)
         if redirect_uri is not None:
             check_endpoint(redirect_uri, "redirect_uri")
@@ -234,7 +235,7 @@ class AuthorizationCode(OAuthProvider):
         if PKCE_METHOD not in methods and not self._allows_unadvertised_pkce:
             text = (
                 f"{PKCE_NOT_ADVERTISED}: log in with DeviceCode, or pass "
-                "allow_unadvertised_pkce=True to log in all the same"
+                "allow_unadvertised_pkce=True to accept the risk"
             )
             raise AuthenticationError(text, executed=False)
         async with CancelScope.within(self._seconds):
@@ -243,7 +244,7 @@ class AuthorizationCode(OAuthProvider):
                 return await self._authorize(request, self._redirect_uri, self._receive, state)
             async with LoopbackRedirect(state) as redirect:
                 return await self._authorize(request, redirect.uri, redirect.received, state)
-        text = f"the login was not approved within {self._seconds:g} s; begin again"
+        text = f"the login was not approved within {self._seconds:g} s; start the login again"
         raise AuthenticationError(text, executed=False)
 
     async def _authorize(
@@ -285,7 +286,10 @@ class AuthorizationCode(OAuthProvider):
             await _call(self._open_url, url)
         # Some browsers run in the terminal, and return when they are closed.
         elif not await asyncio.to_thread(webbrowser.open, url):
-            text = "there is no browser on this machine; pass open_url=, which shows the address"
+            text = (
+                "no browser was found on this machine; pass open_url= to show the address in "
+                "another way"
+            )
             raise AuthenticationError(text, executed=False)
 
 
@@ -324,7 +328,7 @@ def _read_prompt(document: Mapping[str, Any]) -> tuple[DevicePrompt, str, float]
             expires_in=min(seconds_in(document.get("expires_in")) or 600.0, _MAX_PROMPT_S),
         )
     except (ValueError, TypeError) as error:
-        text = f"the authorization server's answer to a device cannot be used: {error}"
+        text = f"the device authorization response is not valid: {error}"
         raise AuthenticationError(text, executed=False) from None
     interval = seconds_in(document.get("interval"))
     return prompt, code, min(max(interval or _DEFAULT_INTERVAL_S, 1.0), _MAX_INTERVAL_S)

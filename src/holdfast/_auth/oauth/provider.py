@@ -131,7 +131,7 @@ class _LoopTokens(msgspec.Struct):
 
 
 def _cancelled() -> AuthenticationError:
-    return AuthenticationError("the fetch of the token was cancelled", executed=False)
+    return AuthenticationError("the token request was cancelled", executed=False)
 
 
 class OAuthOptions(TypedDict, total=False):
@@ -211,7 +211,8 @@ class OAuthProvider(ABC):
             text = f"client_auth must be one of {', '.join(_CLIENT_AUTH_METHODS)}"
             raise ValueError(text)
         if client_auth is not None and (client_auth == "none") != (client_secret is None):
-            text = f"client_auth={client_auth!r} and client_secret do not fit each other"
+            relation = "excludes" if client_secret is not None else "needs"
+            text = f"client_auth={client_auth!r} {relation} client_secret"
             raise ValueError(text)
         self._client = ClientIdentity(
             client_id=client_id, client_secret=client_secret, method=client_auth
@@ -378,7 +379,7 @@ class OAuthProvider(ABC):
         if isinstance(error, AuthenticationError):
             own = AuthenticationError(error.message, schemes=error.schemes, missing=error.missing)
         else:
-            own = AuthenticationError(f"no token could be had: {error.message}")
+            own = AuthenticationError(f"could not get a token: {error.message}")
         for name, fact in error.facts().items():
             setattr(own, name, fact)
         own.executed = False
@@ -405,7 +406,7 @@ class OAuthProvider(ABC):
         return await wait_within(self._timeout, request, self._timeout_error)
 
     def _timeout_error(self) -> AuthenticationError:
-        text = f"the authorization server gave no token for {self._timeout:g} s or more"
+        text = f"the authorization server sent no token within {self._timeout:g} s"
         return AuthenticationError(text, transient=True, executed=False)
 
     async def _fetched(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
@@ -541,9 +542,8 @@ class OAuthProvider(ABC):
             if token.access_token != _token_of(call):
                 return True
         advice = "" if objection is None else f"; {objection}"
-        error.message = (
-            f"{error.message}; the token must be for {' '.join(requested) or 'more'}{advice}"
-        )
+        needed = f"the scope {' '.join(requested)}" if requested else "more scopes"
+        error.message = f"{error.message}; the token needs {needed}{advice}"
         return False
 
     def __repr__(self) -> str:
@@ -569,7 +569,7 @@ def _checked_resource(resource: object) -> str | Literal[False] | None:
         text = "resource must be an absolute URI without fragment (RFC 8707, 2)"
         raise ValueError(text)
     if parts.username is not None:
-        text = "resource must hold no credentials: pass client_id and client_secret instead"
+        text = "resource must not contain credentials; pass client_id and client_secret instead"
         raise ValueError(text)
     return str(resource)
 

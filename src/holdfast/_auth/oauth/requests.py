@@ -203,7 +203,8 @@ def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
         return document
     if 300 <= reply.status < 400:
         raise AuthenticationError(
-            f"{presentable(url)} redirects (HTTP {reply.status}), which is not followed",
+            f"{presentable(url)} answered with a redirect (HTTP {reply.status}), which is not "
+            "followed",
             http_status=reply.status,
             executed=False,
         )
@@ -211,9 +212,9 @@ def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
         raise _error_response(document, reply, url, now=now)
     http_error = from_http_status(reply, now=now)
     raise AuthenticationError(
-        f"{presentable(url)} gave no token: {http_error.message}"
+        f"{presentable(url)} returned no token: {http_error.message}"
         if reply.status != 200
-        else f"{presentable(url)} answered with something that is not a token",
+        else f"{presentable(url)} did not return a valid token response",
         http_status=reply.status,
         headers=http_error.headers,
         transient=http_error.transient,
@@ -235,7 +236,7 @@ def _error_response(
         suffix = f" ({data['error_description']})"
     http_error = from_http_status(reply, now=now)
     return AuthenticationError(
-        f"{presentable(url)} gave no token: {code}{suffix}",
+        f"{presentable(url)} returned no token: {code}{suffix}",
         data=data,
         http_status=reply.status,
         headers=http_error.headers,
@@ -275,16 +276,17 @@ def token_in(document: Mapping[str, Any], *, requested_at: float) -> Token:
     access_token, token_type = document.get("access_token"), document.get("token_type", "Bearer")
     fault = bearer_fault(access_token) if isinstance(access_token, str) else "none at all"
     if not isinstance(access_token, str) or fault is not None:
-        text = f"the authorization server gave an access token that is {fault}"
+        text = f"the authorization server returned an access token that is {fault}"
         raise AuthenticationError(text, executed=False)
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
         text = (
-            f"the authorization server gave a token of type {str(token_type)[:40]!r}, not Bearer"
+            f"the authorization server returned a token of type {str(token_type)[:40]!r}, not "
+            "Bearer"
         )
         raise AuthenticationError(text, executed=False)
     refresh, scope = document.get("refresh_token"), document.get("scope")
     if not (_is_text(refresh) and _is_text(scope)):
-        text = "the authorization server gave a token with a text that no request can carry"
+        text = "the refresh token or the scope from the authorization server is not valid Unicode"
         raise AuthenticationError(text, executed=False)
     lifetime = seconds_in(document.get("expires_in"))
     return Token(

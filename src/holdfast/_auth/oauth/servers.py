@@ -151,8 +151,8 @@ class FromCard:
         """
         if origin not in self.trusted:
             raise CredentialOriginError(
-                f"the card names an authorization server at {origin}, which is not among those "
-                f"that you trust ({', '.join(sorted(self.trusted))}); nothing was sent there",
+                f"the card names an authorization server at {origin}, which is not a trusted "
+                f"origin ({', '.join(sorted(self.trusted))}); nothing was sent there",
                 origin=origin,
                 executed=False,
             )
@@ -199,7 +199,10 @@ def check_endpoint(url: object, subject: str) -> str:
     checked = check_url(url, subject, no_user="pass client_id and client_secret instead")
     parts = urlsplit(checked)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        text = f"the {subject} {presentable(checked)} must be https: secrets go there"
+        text = (
+            f"the {subject} {presentable(checked)} must use https, because credentials are sent "
+            "there"
+        )
         raise ValueError(text)
     return checked
 
@@ -246,7 +249,7 @@ async def discover(
         reply, _, scope = await fetch(engine, request, other_origins=False)
         if reply.status >= 500 or reply.status == 429:
             raise AuthenticationError(
-                f"the metadata of {presentable(issuer)} was answered by HTTP {reply.status}",
+                f"fetching the metadata of {presentable(issuer)} failed with HTTP {reply.status}",
                 http_status=reply.status,
                 transient=True,
                 executed=False,
@@ -258,7 +261,7 @@ async def discover(
             continue
         expected = _issuer_of_metadata(url) if metadata_url is not None else issuer
         return Discovered(_server_in(document, expected), scope)
-    text = f"{presentable(issuer)} has no metadata of an authorization server ({refused})"
+    text = f"{presentable(issuer)} has no authorization server metadata ({refused})"
     raise AuthenticationError(text, executed=False)
 
 
@@ -367,7 +370,7 @@ def _issuer_of_metadata(url: str) -> str:
 def _server_in(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
     named_issuer = document.get("issuer")
     if not isinstance(named_issuer, str) or not _is_same(named_issuer, issuer):
-        text = f"the metadata is not that of {presentable(issuer)}: it names another issuer"
+        text = f"OAuth issuer mismatch: the metadata of {presentable(issuer)} names another issuer"
         raise AuthenticationError(text, executed=False)
     values = {name: document.get(name) for name in _ENDPOINTS}
     names_itself = document.get("authorization_response_iss_parameter_supported") is True

@@ -54,13 +54,13 @@ class StepUp:
             card: The agent's card, which may declare them.
         """
         if not (self._takes_declared or self._named):
-            return "pass scopes=, or step_up= with the scopes that agents may ask for"
+            return "pass scopes=, or pass step_up= with the scopes that agents may request"
         allowed = declared_scopes(card) if self._takes_declared else self._named
         disallowed = " ".join(scope for scope in requested if scope not in allowed)
         if disallowed and self._takes_declared:
             return (
-                f"the agent's card does not declare {disallowed}, which step_up=True needs: "
-                "name the scopes to allow in step_up="
+                f"the agent's card does not declare {disallowed}, as step_up=True requires; pass "
+                "the allowed scopes as step_up="
             )
         if disallowed:
             return f"step_up= does not allow {disallowed}"

@@ -60,8 +60,8 @@ def check_budget(config: RetryConfig | None, shared: Endpoints | None) -> None:
     """
     if config is not None and isinstance(config.budget, SharedBudget) and shared is None:
         message = (
-            "a SharedBudget has no effect on a HoldfastTransport, which shares its budget with "
-            "what it knows of an agent; pass shared=Endpoints(…), the same one to each, besides"
+            "SharedBudget has no effect on a HoldfastTransport, whose retry budget belongs to "
+            "the endpoint; pass shared=Endpoints(…), the same to each transport"
         )
         raise ValueError(message)
 
@@ -83,8 +83,8 @@ def check_other_labels(resilience: Resilience | None) -> None:
         names.append("refusals")
     if names:
         message = (
-            f"resilience has {', '.join(names)}, which a transport that is not Holdfast's cannot "
-            "follow; pass retry_config=… in its place, or register what makes a RetryTransport"
+            f"resilience has {', '.join(names)}, which only Holdfast's own transports support; "
+            "pass retry_config=… instead, or register a producer of a RetryTransport"
         )
         raise ValueError(message)
 

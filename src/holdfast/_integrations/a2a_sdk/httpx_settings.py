@@ -70,7 +70,7 @@ class HttpxSettings:
             if value is not None and passed.isdisjoint(setting.options):
                 message = (
                     f"the httpx_client of the configuration has {value}, which has no effect on "
-                    f"the requests of a HoldfastTransport; pass {setting.hint} in its place"
+                    f"a HoldfastTransport; pass {setting.hint} instead"
                 )
                 raise ValueError(message)
         self._client = client

@@ -52,7 +52,7 @@ def to_params(message: ProtoMessage) -> Request:
     """
     kind = _requests().get(message.DESCRIPTOR.name)
     if kind is None:
-        raise TypeError(f"{type(message).__name__} is not a request of the protocol")
+        raise TypeError(f"{type(message).__name__} is not an A2A request")
     return to_value(message, kind)
 
 
@@ -110,7 +110,7 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     else:
         return message
     raise InvalidAgentResponseError(
-        f"the reply cannot be given in the SDK's types: {cause}", executed=True
+        f"the reply cannot be converted to the SDK's types: {cause}", executed=True
     )
 
 
@@ -121,4 +121,4 @@ def _requests() -> Mapping[str, type[Request]]:
 
 def _check_same_name(kind: type, message: ProtoMessage) -> None:
     if kind.__name__ != message.DESCRIPTOR.name:
-        raise TypeError(f"a {kind.__name__} is no {message.DESCRIPTOR.name}")
+        raise TypeError(f"a {kind.__name__} is not a {message.DESCRIPTOR.name}")

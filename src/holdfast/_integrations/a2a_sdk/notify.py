@@ -48,7 +48,7 @@ async def notify(
         # The log describes the listener, not the call: an error of the SDK may contain an address
         # with a secret.
         failed.__context__ = None
-        logger.exception("on_retry failed, which changes nothing")
+        logger.exception("on_retry failed; the retry continues")
 
 
 def _too_long() -> TimeoutError:

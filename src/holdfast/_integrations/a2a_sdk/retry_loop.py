@@ -283,7 +283,7 @@ class _SdkCall:
             executed=failure.executed,
             retry_after=failure.retry_after,
         )
-        stop = "the agent asked not to be tried again" if is_final else None
+        stop = "the agent declared the failure final" if is_final else None
         return FailedAttempt(error=facts, raised=error, stop=stop)
 
     def time_left(self, now: float) -> float:
@@ -301,7 +301,7 @@ class _SdkCall:
     async def before_wait(self, wait: float) -> None:
         error, on_retry = self._last, self._executor.config.on_retry
         logger.info(
-            "%s: try %d failed with %s; the next one is in %.3g s",
+            "%s: attempt %d failed with %s; next attempt in %.3g s",
             self._operation.name,
             self._attempts,
             type(error).__name__,
@@ -311,7 +311,8 @@ class _SdkCall:
             await notify(on_retry, self._attempts, error, wait, until=self._ends_at)
 
     def _too_late(self) -> A2AClientTimeoutError:
-        text = f"{self._operation.name} took longer than its {self._executor.config.timeout:g} s"
+        timeout = self._executor.config.timeout
+        text = f"{self._operation.name} did not finish within the timeout of {timeout:g} s"
         error = A2AClientTimeoutError(text)
         self._is_out_of_time, self._last_failure = True, Failure()
         self._add_facts(error, "the timeout of the call expired")

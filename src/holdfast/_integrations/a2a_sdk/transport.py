@@ -186,7 +186,7 @@ class HoldfastTransport(ClientTransport):
         try:
             await self._client.close()
         except Exception as error:
-            message = f"the transport was not closed completely: {error}"
+            message = f"closing the transport failed: {error}"
             raise A2AClientError(message) from error
 
     # ── Operations ───────────────────────────────────────────────────────────────────────────

@@ -344,5 +344,5 @@ def _history(length: int | None) -> int:
 
 def _unsupported(feature: str) -> UnsupportedOperationError:
     return UnsupportedOperationError(
-        f"protocol 0.3 has no word for {feature}; nothing was sent", executed=False
+        f"protocol 0.3 does not support {feature}; nothing was sent", executed=False
     )

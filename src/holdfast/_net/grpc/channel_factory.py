@@ -119,7 +119,10 @@ def channel_credentials(tls: TlsConfig | None) -> grpc.ChannelCredentials:
     if tls is None:
         return grpc.ssl_channel_credentials(_system_authorities())
     if not tls.verify:
-        text = "gRPC cannot do without verifying the server: name its authority with ca_file="
+        text = (
+            "gRPC always verifies the server's certificate; pass its certificate authority as "
+            "ca_file="
+        )
         raise ValueError(text)
     pem = tls.pem()
     return grpc.ssl_channel_credentials(
@@ -214,7 +217,7 @@ class ChannelMaker:
                 check_ip_literal(address, url, request.reach)  # the channel resolves names
             return _checked(self._factory(url))
         if address is None:
-            message = f"{presentable(url)} is not an address of gRPC, such as host:port"
+            message = f"{presentable(url)} is not a gRPC address, such as host:port"
             raise InvalidAgentCardError(message, field="url", executed=False)
         options: _Options = [*self._options]
         target = await self._target(address, url, request, options)
@@ -258,6 +261,6 @@ class ChannelMaker:
 
 def _checked(channel: aio.Channel) -> aio.Channel:
     if not isinstance(cast("object", channel), aio.Channel):
-        text = f"grpc_channel_factory must give a grpc.aio.Channel, not {type(channel).__name__}"
+        text = f"grpc_channel_factory must return a grpc.aio.Channel, not {type(channel).__name__}"
         raise TypeError(text)
     return channel

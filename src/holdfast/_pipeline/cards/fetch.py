@@ -146,8 +146,8 @@ class CardTransport(UnaryOnly):
                 return reply
         tried = ", ".join(presentable(url) for url in location.urls)
         raise AgentCardResolutionError(
-            f"there is no agent card at {tried} (HTTP 404); name the card's own URL if it is "
-            "somewhere else",
+            f"no agent card was found at {tried} (HTTP 404); if the card is at another URL, pass "
+            "that URL",
             http_status=404,
             executed=False,
         )

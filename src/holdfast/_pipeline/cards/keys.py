@@ -171,7 +171,7 @@ class FetchedKeys:
             fetching = fetch(self._engine, request, other_origins=False)
             reply = (await wait_until(deadline_at, fetching, _timeout_error)).reply
             if reply.status != 200:
-                text = f"the keys were answered by HTTP {reply.status}"
+                text = f"fetching the keys failed with HTTP {reply.status}"
                 raise KeysUnavailableError(text)
             check_json_size(reply.body, _LIMITS)
             keys = _read_keys(codec.parse(reply.body))
@@ -198,7 +198,7 @@ def _fetches() -> SingleFlight[None]:
 
 
 def _timeout_error() -> KeysUnavailableError:
-    return KeysUnavailableError("the keys took too long")
+    return KeysUnavailableError("fetching the keys timed out")
 
 
 def _read_keys(document: object) -> list[Jwk]:

@@ -36,10 +36,8 @@ __all__ = [
 ]
 
 
-_OF_CARD_OBJECT = (
-    "an AgentCard need not have all that was signed; pass the card's JSON object or file"
-)
-_OF_REPLY = "what the agent answered need not have all that was signed"
+_OF_CARD_OBJECT = "an AgentCard may lack signed members; pass the card's JSON object or its file"
+_OF_REPLY = "the agent's reply may lack signed members"
 
 
 class ReceivedCard(NamedTuple):
@@ -206,7 +204,9 @@ class CardTrust:
 
 
 def _signature_error(verification: CardVerification, card: AgentCard) -> CardSignatureError:
-    state = "is wrong" if verification.outcome == "invalid" else "is required, and not verified"
+    state = (
+        "is wrong" if verification.outcome == "invalid" else "is required, but was not verified"
+    )
     return CardSignatureError(
         f"the signature of the agent card of {card.name!r} {state}: {verification.reason}; "
         "nothing was sent to the agent",

@@ -75,7 +75,7 @@ def reader(
         try:
             return read(data, 0, len(data))
         except _UNUSUAL:
-            raise UnrepresentableError("it is not written as messages are") from None
+            raise UnrepresentableError("it is not a valid message") from None
 
     return read_message
 

@@ -222,7 +222,7 @@ def read_timestamp(data: bytes, position: int, end: int) -> str:
     if position != end:
         raise NeedsSlowPathError
     if not (_MIN_SECONDS <= seconds <= _MAX_SECONDS and 0 <= nanos < _NANOS_PER_SECOND):
-        raise UnrepresentableError("no time of RFC 3339")
+        raise UnrepresentableError("not an RFC 3339 time")
     text = (_NAIVE_EPOCH + timedelta(seconds=seconds)).isoformat()
     if not nanos:
         return f"{text}Z"
@@ -258,7 +258,7 @@ def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0)
     except UnicodeEncodeError as error:
         raise UnrepresentableError(why_refused(error)).within(_step(key)) from None
     except TypeError:
-        raise UnrepresentableError(f"its key is no text but {type(key).__name__}") from None
+        raise UnrepresentableError(f"its key must be str, not {type(key).__name__}") from None
 
 
 def write_value(item: Any, value: Value, depth: int = 0) -> None:
@@ -280,7 +280,7 @@ def write_value(item: Any, value: Value, depth: int = 0) -> None:
 def why_refused(error: Exception) -> str:
     """Describe why protobuf rejects a value."""
     if isinstance(error, UnicodeEncodeError):
-        return "the text is no Unicode (a lone surrogate)"
+        return "the text is not valid Unicode (a lone surrogate)"
     return str(error)
 
 
@@ -288,7 +288,7 @@ def _to_json(item: Any) -> Any:
     try:
         return codec.to_builtins(item)
     except (TypeError, ValueError) as error:
-        raise UnrepresentableError(f"no JSON value: {error}") from None
+        raise UnrepresentableError(f"not a JSON value: {error}") from None
 
 
 def _write_text(text: str, value: Value, _: int) -> None:

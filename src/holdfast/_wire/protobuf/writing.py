@@ -147,7 +147,7 @@ def _put(name: str, write: Callable[[Any, Any], None]) -> Callable[[Any, Any], N
 def _put_time(name: str, *, lenient: bool) -> Callable[[str, Any], None]:
     def put(text: str, message: Any) -> None:
         if not write_timestamp(text, getattr(message, name)) and not lenient:
-            raise UnrepresentableError("no time of RFC 3339")
+            raise UnrepresentableError("not an RFC 3339 time")
 
     return put
 
@@ -222,7 +222,7 @@ def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _check_exclusive(chosen: str | None) -> None:
     if chosen is not None:
-        raise UnrepresentableError(f"it is there beside {chosen}, and only one of them may be")
+        raise UnrepresentableError(f"it is set beside {chosen}, but only one of them may be set")
 
 
 def _group(field: FieldDescriptor) -> str | None:
