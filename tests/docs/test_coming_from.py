@@ -17,9 +17,9 @@ from tests.kit.pages import Page
 from tests.kit.paths import ROOT
 
 import holdfast
-from holdfast.testing import FakeAgent, Reset, works_forever
+from holdfast.testing import FakeAgent, Reset, streams, works_forever
 
-guide = Guide("from-a2a-sdk", "Coming from a2a-sdk", "What changes")
+guide = Guide("from-a2a-sdk", "Coming from a2a-sdk", "A program, before and after", "What changes")
 block = guide.block
 
 
@@ -43,6 +43,17 @@ async def a_first_call(written, world):
         60,
     )
     assert all(len(made) == 1 for made in fake.executions.values())
+
+
+@block("create_client(")
+@block("async for text in events.text_deltas()")
+async def the_same_program_before_and_after(written, world):
+    fake = FakeAgent(streams("384,400", " km", every=1), url=HERE)
+    world.reach(fake)
+
+    await written()
+
+    assert world.printed == [("384,400",), (" km",)]
 
 
 @guide.each_block
