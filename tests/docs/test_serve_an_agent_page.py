@@ -1,5 +1,6 @@
 """The code in docs/howto/serve-an-agent.md runs as it stands, and does what the page says."""
 
+import asyncio
 import contextlib
 import functools
 import json
@@ -14,6 +15,22 @@ from holdfast.server import A2AServer, ProtocolErrors
 from holdfast.testing import AsgiNetwork, Fail, FakeAgent, FakeNetwork, make_test_client_factory
 
 PAGE = Page("docs/howto/serve-an-agent.md")
+
+
+async def test_a_first_agent_is_served(monkeypatch):
+    served = []
+
+    def serve(server, **options):
+        served.append((server, options))
+
+    monkeypatch.setattr(A2AServer, "serve", serve)
+    monkeypatch.setattr(asyncio, "run", lambda _: None)
+    await execute(PAGE.block("async def weather"))
+
+    [(server, options)] = served
+    assert options == {"port": 9999}
+    async with make_test_client_factory(server) as factory, factory.connect() as agent:
+        assert (await agent.ask("Rome")).text == "It is sunny in Rome."
 
 
 async def test_a_function_tells_its_answer_piece_by_piece():
@@ -114,7 +131,11 @@ async def test_it_is_part_of_an_application():
     for version in ("1.0", "0.3"):
         async with holdfast.connect(url, engine=network, protocol_version=version) as agent:
             assert (await agent.ask("1")).text == "1, lift-off."
-    await names["server"].close(grace=5)
+    async with names["lifespan"](names["site"]):
+        pass
+    async with holdfast.connect(url, engine=network) as agent:
+        with pytest.raises(holdfast.A2AError):
+            await agent.ask("1")
 
 
 async def test_callers_are_authenticated():
@@ -192,6 +213,7 @@ async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
 
 def test_every_block_is_run():
     PAGE.check_complete(
+        "async def weather",
         "async def countdown",
         "async def book",
         "class Reporting",
@@ -206,3 +228,7 @@ def test_every_block_is_run():
 
 def test_every_link_leads_somewhere():
     PAGE.check_links()
+
+
+def test_the_commands_exist():
+    PAGE.check_commands(at_least=1)
