@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast._model import codec
-from holdfast._model.redacted_repr import RedactedRepr
+from holdfast._model.redacted_repr import RedactedRepr, short_repr
 
 __all__ = [
     "APIKeySecurityScheme",
@@ -108,6 +108,20 @@ class WireValue(
             ValueError: A member is missing or has the wrong type; the message names it.
         """
         return codec.from_builtins(data, cls)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        """Return how pydantic validates and serializes the type."""
+        from holdfast._model.pydantic_schema import validation_schema_of
+
+        return validation_schema_of(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: object, _handler: object) -> dict[str, Any]:
+        """Return the JSON schema for pydantic."""
+        from holdfast._model.pydantic_schema import json_schema_of
+
+        return json_schema_of(cls)
 
 
 class _OpenEnum(str, Enum):  # noqa: UP042  members of StrEnum cannot be created at run time
@@ -213,7 +227,7 @@ class Part(WireValue, frozen=True, kw_only=True):
     media_type: str | None = None
 
 
-class Message(WireValue, frozen=True, kw_only=True):
+class Message(RedactedRepr, WireValue, frozen=True, kw_only=True):
     """Message of a conversation (A2A 4.1.4).
 
     Attributes:
@@ -240,6 +254,17 @@ class Message(WireValue, frozen=True, kw_only=True):
     def text(self) -> str:
         """The text parts, joined by line breaks."""
         return "\n".join(part.text for part in self.parts if part.text is not None)
+
+    def __repr__(self) -> str:
+        text = self.text
+        return short_repr(
+            self,
+            message_id=self.message_id,
+            role=self.role,
+            task_id=self.task_id,
+            text=text,
+            parts=0 if text and len(self.parts) == 1 else len(self.parts),
+        )
 
 
 class Artifact(WireValue, frozen=True, kw_only=True):
@@ -290,7 +315,7 @@ class TaskStatus(WireValue, frozen=True, kw_only=True):
         return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-class Task(WireValue, frozen=True, kw_only=True):
+class Task(RedactedRepr, WireValue, frozen=True, kw_only=True):
     """Unit of work of an agent (A2A 4.1.1).
 
     Attributes:
@@ -318,6 +343,17 @@ class Task(WireValue, frozen=True, kw_only=True):
     def state(self) -> TaskState:
         """The state of the task, from its status."""
         return self.status.state
+
+    def __repr__(self) -> str:
+        text, said = self.text, self.status.message
+        return short_repr(
+            self,
+            id=self.id,
+            state=self.state,
+            text=text,
+            status=None if text or said is None else said.text,
+            artifacts=0 if text else len(self.artifacts),
+        )
 
 
 class TaskStatusUpdateEvent(WireValue, frozen=True, kw_only=True):

@@ -7,11 +7,13 @@ import gc
 import gzip
 import json
 import random
+import re
 import socket
 import ssl
 import threading
 import traceback
 import tracemalloc
+import warnings
 
 import aiohttp
 import pytest
@@ -27,7 +29,7 @@ from tests.kit.raw_server import (
     serve_in_thread,
 )
 
-from holdfast import OutcomeUnknownError, RateLimitedError, Resilience, connect
+from holdfast import Coordinator, OutcomeUnknownError, RateLimitedError, Resilience, connect
 from holdfast._wire.http import Progress
 from holdfast.errors import (
     A2AConnectionError,
@@ -38,6 +40,7 @@ from holdfast.errors import (
 )
 from holdfast.extend import AiohttpEngine, HttpRequest
 from holdfast.policies import Limits, Timeouts
+from holdfast.testing import FakeAgent, LoopbackServer
 
 pytestmark = pytest.mark.real_time
 
@@ -1577,6 +1580,25 @@ async def test_a_dropped_engine_closes_its_connections_with_a_warning():
             engines.clear()
 
         await server.until(lambda: not server.open)
+
+
+@pytest.mark.parametrize("kind", ["Client", "Coordinator"])
+@on_a_loop
+async def test_the_warning_about_a_dropped_client_names_it_and_the_line_that_made_it(kind):
+    async with LoopbackServer(FakeAgent()) as server:
+        if kind == "Client":
+            owner = connect(server.url)
+            await owner.ask("hello")
+        else:
+            owner = Coordinator({"a": server.url})
+            await owner.delegate("a", "hello")
+        name = f"Client of {server.url}" if kind == "Client" else "Coordinator"
+        place = rf"made at {re.escape(__file__)}:\d+: use 'async with'"
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            del owner
+            gc.collect()
+        texts = [str(warning.message) for warning in caught]  # aiohttp's own among them
+        assert any(re.match(f"unclosed {name}, {place}", text) for text in texts), texts
 
 
 def test_an_engine_left_open_at_exit_causes_a_warning():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
+from holdfast._model.redacted_repr import RedactedRepr, short_repr
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -15,7 +14,7 @@ from holdfast.errors import (
     TaskRejectedError,
     TaskTerminalError,
 )
-from holdfast.types import Message, Task, TaskState
+from holdfast.types import Message, Task, TaskState, WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "raise_for_outcome"]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
     """The answer of an agent: a task that is completed or waits for input, or a message.
+
+    `to_dict` returns the answer as a JSON object: the protocol's ``task`` or ``message``, and
+    ``extensions`` if there are any.
 
     Attributes:
         task: The task, if the agent created one.
@@ -79,6 +81,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         """Id of the conversation (``contextId``); pass it to continue the conversation."""
         reply = self.task or self.message
         return None if reply is None else reply.context_id
+
+    def __repr__(self) -> str:
+        task, message = self.task, self.message
+        return short_repr(
+            self,
+            task_id=None if task is None else task.id,
+            state=None if task is None else task.state,
+            text=self.text,
+            question=self.question,
+            message_id=None if message is None else message.message_id,
+        )
 
 
 _ERROR_TYPES: dict[TaskState, type[TaskTerminalError]] = {

@@ -37,6 +37,7 @@ from holdfast._client.streams import StreamCalls
 from holdfast._client.task_waiter import wait_for_task, watch_task
 from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
+from holdfast._model.redacted_repr import short_repr
 from holdfast._model.sendable import check_sendable
 from holdfast._model.settings import check_count, check_kind
 from holdfast.errors import (
@@ -102,9 +103,13 @@ class Client(ClosingContext):
     raises a RuntimeError.
     """
 
-    def __init__(self, core: ClientCore, *, owned: Sequence[Closable]) -> None:
+    def __init__(self, core: ClientCore, *, owned: Sequence[Closable], name: str) -> None:
         self._core = core
         self._owned = owned
+        self._name = name
+
+    def __repr__(self) -> str:
+        return short_repr(self, agent=self._name, is_closed=self._core.is_closed)
 
     async def close(self) -> None:
         """End the calls in flight, and close the connections unless the engine is borrowed.

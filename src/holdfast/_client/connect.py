@@ -17,6 +17,7 @@ from holdfast._client.targets import (
 )
 from holdfast._journal.agent_name import agent_name
 from holdfast._model.addresses import is_http_address
+from holdfast._model.error_values import presentable
 from holdfast._net.engine import EngineWithin
 from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.admission import Admission
@@ -30,6 +31,7 @@ from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipel
 from holdfast._pipeline.security_warnings import SecurityWarnings
 from holdfast._pipeline.transport import Reply, UnaryOnly
 from holdfast._wire.bindings import GRPC_BINDING
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     import os
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from holdfast._wire.bindings import ProtocolVersion
     from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import AgentReach, NetworkReach
-    from holdfast.types import AgentCard, SendMessageConfiguration
+    from holdfast.types import SendMessageConfiguration
 
 __all__ = ["ask", "connect"]
 
@@ -290,7 +292,9 @@ def connect(
     hooks = ListenerSet(settings.interceptors, settings.consumers)
     admissions = _admissions(settings.resilience)
     opened_journal = _opened_journal(journal)
-    used_engine, owned = _engine_within(settings.within, engine, tls)
+    name = ", ".join(map(_shown, loaded))
+    owner = f"Client of {name}"
+    used_engine, owned = _engine_within(settings.within, engine, tls, owner)
     notifier = Observers(settings.observers)
     trust = CardTrust(
         _card_checker(card_verifier, used_engine, env),
@@ -385,7 +389,11 @@ def connect(
     # The bottom is closed here too: a caller-supplied layer may not close what is below it.
     own_journal = opened_journal if opened_journal is not journal else None
     resources = (bottom, owned, own_journal)
-    return Client(core, owned=[each for each in resources if each is not None])
+    return Client(
+        core,
+        owned=[each for each in resources if each is not None],
+        name=name,
+    )
 
 
 class _EndpointChoice(UnaryOnly):
@@ -488,9 +496,10 @@ def _engine_within(
     within: NetworkReach | None,
     engine: HttpEngine | aiohttp.ClientSession | None,
     tls: TlsConfig | None,
+    owner: str,
 ) -> tuple[HttpEngine, HttpEngine | None]:
     """Return the engine to use, within the networks that it may reach, and the one to close."""
-    used, owned = resolve_engine(engine, tls)
+    used, owned = resolve_engine(engine, tls, owner)
     return used if within is None else EngineWithin(used, within), owned
 
 
@@ -550,6 +559,13 @@ async def ask(
 
 def _are_swapped(agent: str, message: str) -> bool:
     return is_http_address(message) and not is_http_address(agent)
+
+
+def _shown(agent: str | Path | AgentCard) -> str:
+    """Return an agent's address as its client shows it, without secrets."""
+    if isinstance(agent, AgentCard):
+        agent = agent.supported_interfaces[0].url
+    return presentable(agent) if isinstance(agent, str) else str(agent)
 
 
 def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:

@@ -476,10 +476,11 @@ def _shared_options(
     tls = common.pop("tls", None)  # an option of the shared engine
     check_tls(tls, common.get("engine"))
     if common.get("engine") is None:
-        from holdfast._net.aiohttp import AiohttpEngine  # slow to import
+        from holdfast._net.aiohttp import OwnedEngine  # slow to import
 
         # A call uses at most one connection, and a second one to get its task.
-        engine = AiohttpEngine(
+        engine = OwnedEngine(
+            "Coordinator",
             max_connections=max(100, concurrency),
             max_streams=max(1000, concurrency),
             ssl=True if tls is None else tls,

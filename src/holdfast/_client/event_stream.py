@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast._client.abandoned_calls import AbandonedCall
 from holdfast._client.answer import Answer, raise_for_outcome
+from holdfast._model.redacted_repr import short_repr
 from holdfast._model.settings import check_kind
 from holdfast._stream.text import TextChanges, TextDeltas
 from holdfast.errors import A2AError, DeadlineExceededError
@@ -118,6 +119,15 @@ class EventStream:
         self._failure: BaseException | None = None  # the last error that the caller got
         self._raises_on_failure = True  # in the iteration over the text
         self._changes: TextChanges | None = None
+
+    def __repr__(self) -> str:
+        task = self.task
+        return short_repr(
+            self,
+            task_id=None if task is None else task.id,
+            state=None if task is None else task.state,
+            is_over=self._is_over,
+        )
 
     async def __aenter__(self) -> Self:
         """Send the message, and wait for the first event; a subscription is made only later.

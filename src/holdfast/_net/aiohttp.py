@@ -16,6 +16,7 @@ Rules, each of which differs from aiohttp's default behaviour:
 
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import getproxies
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from holdfast._aio.watchdog import TimeLimit
     from holdfast.errors import TimeoutPhase
 
-__all__ = ["AiohttpEngine"]
+__all__ = ["AiohttpEngine", "OwnedEngine"]
 
 logger = logging.getLogger("holdfast")
 
@@ -118,6 +119,7 @@ class AiohttpEngine(ClosingContext):
             session=session,
         )
         self.tls = ssl if isinstance(ssl, TlsConfig) else None
+        self._settings = settings
         self._pools = PerLoop(lambda: Pools(settings))
 
     async def request(self, request: HttpRequest) -> HttpReply:
@@ -161,6 +163,40 @@ class AiohttpEngine(ClosingContext):
         """Close the connections of the running event loop, and of loops that were closed."""
         for pools in self._pools.here_and_closed():
             await pools.close()
+
+
+class OwnedEngine(AiohttpEngine):
+    """An engine that its owner closes; a warning names the owner if it does not.
+
+    The warning also names the line outside of this package that made the owner.
+
+    Args:
+        owner: The owner.
+        max_connections: As for `AiohttpEngine`.
+        max_streams: As for `AiohttpEngine`.
+        ssl: As for `AiohttpEngine`.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        *,
+        max_connections: int = 100,
+        max_streams: int = 1000,
+        ssl: TlsConfig | bool = True,
+    ) -> None:
+        super().__init__(max_connections=max_connections, max_streams=max_streams, ssl=ssl)
+        settings = self._settings._replace(owner=f"{owner}{_made_at()}")
+        self._settings, self._pools = settings, PerLoop(lambda: Pools(settings))
+
+
+def _made_at() -> str:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("holdfast."):
+        frame = frame.f_back
+    if frame is None or frame.f_globals.get("__name__", "").startswith("asyncio."):
+        return ""  # of `holdfast.sync`, whose event loop has a thread of its own
+    return f", made at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class _Exchange:

@@ -50,8 +50,6 @@ _POLL_OVERDUE_S = 0.01
 """Seconds without polling sockets after which a closed connection may have gone unnoticed. Asking
 the operating system before each request would cost more than it is worth."""
 
-_UNCLOSED = "unclosed AiohttpEngine: use 'async with' for it or for its client, or call close()"
-
 _SessionKey = tuple[float, bool, NetworkReach | None, int]
 """`HttpRequest.max_idle`, whether it is for streams, its network reach, and the largest size of a
 header in bytes."""
@@ -68,6 +66,7 @@ class Settings(NamedTuple):
         ssl: The ``ssl`` argument for aiohttp.
         proxies: The proxies of the environment.
         session: The caller's session, used in place of all others; never closed.
+        owner: What has to be closed, as a warning names it.
     """
 
     max_connections: int
@@ -75,6 +74,7 @@ class Settings(NamedTuple):
     ssl: tls.SSLContext | bool
     proxies: Proxies
     session: aiohttp.ClientSession | None
+    owner: str = "AiohttpEngine"
 
 
 class Pools:
@@ -104,7 +104,8 @@ class Pools:
     def __del__(self) -> None:
         # The engine was dropped without close(), and its loop is still open.
         if self._sessions:
-            warnings.warn(_UNCLOSED, ResourceWarning, stacklevel=2, source=self)
+            text = f"unclosed {self._settings.owner}: use 'async with' for it, or call close()"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def slot_name(self, *, streaming: bool) -> str:
         """Return the name of the slot that a request waits for, with the option to raise."""

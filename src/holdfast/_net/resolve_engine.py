@@ -17,9 +17,16 @@ __all__ = ["check_tls", "resolve_engine", "resolve_tls"]
 
 
 def resolve_engine(
-    engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None = None
+    engine: HttpEngine | aiohttp.ClientSession | None,
+    tls: TlsConfig | None = None,
+    owner: str = "AiohttpEngine",
 ) -> tuple[HttpEngine, HttpEngine | None]:
     """Return the engine to use, and the engine to close (None if the caller supplied it).
+
+    Args:
+        engine: The caller's engine; None makes one.
+        tls: The TLS settings of an engine that is made.
+        owner: What closes an engine that is made, for the warning if it is not closed.
 
     Raises:
         TypeError: `engine` is not an engine, or `tls` is not a `TlsConfig`.
@@ -27,9 +34,9 @@ def resolve_engine(
     """
     check_tls(tls, engine)
     if engine is None:
-        from holdfast._net.aiohttp import AiohttpEngine  # slow to import
+        from holdfast._net.aiohttp import OwnedEngine  # slow to import
 
-        own = AiohttpEngine(ssl=True if tls is None else tls)
+        own = OwnedEngine(owner, ssl=True if tls is None else tls)
         return own, own
     if "aiohttp" in sys.modules:
         import aiohttp
