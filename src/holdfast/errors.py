@@ -260,7 +260,7 @@ class A2AError(Exception):
             one.
         excerpt: Beginning of a reply that was not understood.
         other_version: Protocol version to try, ``"1.0"`` or ``"0.3"``, if the agent does not seem
-            to speak the version of the call.
+            to support the version of the call.
     """
 
     entry: ClassVar[Entry] = Entry()
@@ -513,7 +513,7 @@ class InvalidRequestError(A2AError):
 
 
 class MethodNotFoundError(A2AError):
-    """The agent does not know the method (JSON-RPC -32601)."""
+    """The agent does not support the method (JSON-RPC -32601)."""
 
     entry = Entry(-32601, "METHOD_NOT_FOUND", 404, "NOT_FOUND")
 
@@ -529,7 +529,7 @@ class InternalError(A2AError):
 
 
 class AgentError(A2AError):
-    """The agent answered with an error code of its own, which is in ``code``."""
+    """The agent answered with an unknown error code, which is in ``code``."""
 
     entry = Entry(-32000, UNNAMED, 500, "UNKNOWN")
 
@@ -589,7 +589,7 @@ class AuthenticationError(A2AHTTPError):
 
     Attributes:
         schemes: Names of the card's security schemes that are required, if known.
-        missing: Those of them for which there is no credential.
+        missing: The required schemes for which the client has no credential.
     """
 
     entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
@@ -773,7 +773,7 @@ class TaskInterruptedError(_TaskOutcomeError):
     """The task waits for input or an authorization.
 
     Attributes:
-        task: The task in its last known state; its status message says what it needs.
+        task: The task in its last known state; its status message is the question or instruction.
     """
 
 
@@ -1105,7 +1105,7 @@ def wrap_downstream(
         occurs twice.
 
     Raises:
-        ValueError: The name of the failed agent, or of the one that answers, is missing.
+        ValueError: The name of the failed agent, or of the current agent, is missing.
         TypeError: An argument has another type. Exceptions other than `A2AError` must not be sent:
             answer with an `InternalError` without details.
     """

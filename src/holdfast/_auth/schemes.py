@@ -154,7 +154,7 @@ class AuthInterceptor(Interceptor):
     credential is used. Mutual TLS needs none, since the connection carries it; a requirement
     without any credentials is tried last. If the card requires nothing, nothing is added. If the
     service lacks a required credential, the call fails before anything is sent. Requirements of
-    single skills are ignored: a client cannot know which skill a message is for.
+    single skills are ignored, because a message does not name its skill.
 
     It is an `AuthProvider`: both as ``auth=`` and among the ``interceptors``, its credentials are
     added to each attempt, and sent to trusted origins only. After a 401 it asks the service again,

@@ -22,12 +22,12 @@ _RANKS: dict[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 class Circuit:
     """Circuit breakers between a client and its agent, in the running event loop.
 
-    Each endpoint has a breaker: the one that serves the card, and those that take calls. Until
-    the client has a card, the properties show the breaker of the card's endpoint. With several
-    endpoints, they show the best breaker among those that were called in the last two minutes and
-    have answered at least once. `open`, `close` and `reset` apply to all calls of this client, in
-    every event loop, and are not reported to observers. Clients with the same `BreakerPolicy`
-    that share their `Endpoints` share their breakers.
+    Each endpoint has a breaker: the endpoint of the card, and each endpoint that takes calls.
+    Until the client has a card, the properties show the breaker of the card's endpoint. With
+    several endpoints, they show the best breaker of the endpoints that were called in the last two
+    minutes and have answered at least once. `open`, `close` and `reset` apply to all calls of this
+    client, in every event loop, and are not reported to observers. Clients with the same
+    `BreakerPolicy` that share their `Endpoints` share their breakers.
     """
 
     def __init__(self, core: ClientCore) -> None:

@@ -297,7 +297,7 @@ class Client(ClosingContext):
             TypeError: An argument of another type.
 
         Example:
-            Finish what a crashed process began::
+            Finish the calls of a crashed process::
 
                 async with holdfast.connect("http://localhost:9999", journal="calls.db") as agent:
                     async for outcome in agent.resume_pending():
@@ -524,9 +524,9 @@ class Client(ClosingContext):
         ``run_id``, a run whose process was killed is resumed by the same call with the same
         messages: calls that were sent are resumed, results that are recorded are not requested
         again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
-        with the same ``run_id`` share the work, and each yields every result. A message that
-        differs from the one that was sent under its key has a `RunItemChangedError` as its
-        result. An exception of a consumer or another hook ends the run.
+        with the same ``run_id`` share the work, and each yields every result. If another message
+        was sent under the key of a message, its result is a `RunItemChangedError`. An exception of
+        a consumer or another hook ends the run.
 
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
@@ -896,7 +896,7 @@ class Client(ClosingContext):
             One page; its ``next_page_token`` is empty on the last one.
 
         Raises:
-            UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
+            UnsupportedOperationError: The agent uses protocol 0.3, in which this operation is
                 optional, and does not offer it.
             ValueError: An argument is out of range.
             TypeError: An argument of another type.
@@ -946,7 +946,7 @@ class Client(ClosingContext):
                 pages without end.
             ValueError: An argument is out of range; raised by the call itself.
             TypeError: An argument of another type; raised by the call itself.
-            UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
+            UnsupportedOperationError: The agent uses protocol 0.3, in which this operation is
                 optional, and does not offer it.
         """
         options["extensions"] = check_items(
@@ -1000,7 +1000,8 @@ class Client(ClosingContext):
 
         Args:
             task_id: Id of the task.
-            until: Predicate of the task that ends the wait, in place of the rule above.
+            until: Predicate of the task: the wait ends once it returns True, instead of at a
+                terminal or interrupted state. None by default.
             poll_interval: Seconds between two polls; the first polls are quicker; more than 0, 2
                 by default.
             options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
@@ -1173,7 +1174,7 @@ class Client(ClosingContext):
 
         Raises:
             PushNotificationNotSupportedError: The agent does not support push notifications.
-            TaskNotFoundError: The agent does not know the task.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
             ValueError: The task's id or the address is missing, or a text cannot be encoded.
             TypeError: The argument is not a `TaskPushNotificationConfig`.
         """
@@ -1203,7 +1204,7 @@ class Client(ClosingContext):
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            TaskNotFoundError: The agent does not know the task or the configuration.
+            TaskNotFoundError: The agent has no such task or configuration.
             PushNotificationNotSupportedError: The agent does not support push notifications.
             ValueError: An id is empty.
             TypeError: An argument of another type.
@@ -1238,7 +1239,7 @@ class Client(ClosingContext):
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            TaskNotFoundError: The agent does not know the task.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
             PushNotificationNotSupportedError: The agent does not support push notifications.
             ValueError: The task id is empty, or the limit is out of range.
             TypeError: An argument of another type.
@@ -1274,7 +1275,7 @@ class Client(ClosingContext):
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            TaskNotFoundError: The agent does not know the task or the configuration.
+            TaskNotFoundError: The agent has no such task or configuration.
             PushNotificationNotSupportedError: The agent does not support push notifications.
             ValueError: An id is empty.
             TypeError: An argument of another type.
@@ -1304,7 +1305,7 @@ class Client(ClosingContext):
         """Make a call of any unary operation, and return the whole reply.
 
         A message is sent as by `send_message`: it is recorded in the journal first, and if its
-        reply is lost, the task that it created stands for the reply. Consumers are not called.
+        reply is lost, the task that it created replaces the reply. Consumers are not called.
 
         Args:
             operation: The operation, from `holdfast.protocol.OPERATIONS`.

@@ -153,10 +153,10 @@ def connect(
             use, a gRPC interface is not chosen unless the list names the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
-        protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, whatever the card says. If
-            left out, each interface is called in the version that the card declares for it, 1.0
-            before 0.3; where it declares none, the client sends a harmless read request before
-            the first call to find out.
+        protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, regardless of the card. By
+            default, each interface is called in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, the client sends a harmless read request before the
+            first call to find out.
         allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
             this option, 0.3 is never used with such an agent: an undeclared older version may be
             an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
@@ -167,7 +167,7 @@ def connect(
             (`TransportProducer`). None by default.
         grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card or
             ``url`` writes it; the channel is used as it is, shared by all calls to that address,
-            and never closed. If left out, the client has channels of its own, with the TLS of
+            and never closed. By default, the client opens its own channels, with the TLS of
             ``tls``, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme,
             such as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process
             must not make gRPC calls.
@@ -201,8 +201,8 @@ def connect(
             ``agent`` and ``url`` (of the card's first interface, where the card was passed) and
             nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, requested with every call
-            (A2A 4.6). An extension that the card does not declare, and one that the card requires
-            and neither this option nor the call names, is an error before anything is sent.
+            (A2A 4.6). It is an error before anything is sent if the card does not declare a
+            requested extension, or requires one that neither this option nor the call names.
         credential_origins: Further origins that may get ``auth`` and ``headers``. Messages are
             sent to the origin that the card names in any case. If neither this option nor
             ``agent`` or ``url`` names it, the logger ``holdfast.security`` warns once.

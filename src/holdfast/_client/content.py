@@ -44,7 +44,7 @@ __all__ = [
 Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
 """The content of a message: text, one part, several parts, a message, or a message's JSON object.
 
-The object may have the form of protocol 1.0 or 0.3, whichever the agent speaks, or the form before
+The object may have the form of protocol 1.0 or 0.3, whichever the agent uses, or the form before
 0.3: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. Members that no version
 defines are refused with a ValueError. A `Message` or `Part` of the official SDK is accepted too,
 and a `TextPart`, `FilePart` or `DataPart` of its version 0.3.

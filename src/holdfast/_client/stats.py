@@ -50,7 +50,7 @@ class EndpointStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of a client; figures that belong to an event loop are those of the running one.
+    """Statistics of a client; figures of an event loop are for the running event loop.
 
     Attributes:
         url: The address that answered last, without credentials or query; None before the first

@@ -63,7 +63,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             closed; None for an engine for each client.
         grpc_channel_factory: Creates gRPC channels, which are never closed; see `connect`.
         supported_protocol_bindings: The bindings that may be used, the preferred one first; empty
-            for all that clients speak.
+            for all supported ones.
         use_client_preference: Whether their order decides; False by default: the card's order
             decides.
         accepted_output_modes: Media types that the caller accepts; sent with each message.
@@ -158,7 +158,7 @@ class ClientFactory:
         """Register a custom binding, for clients that are created afterwards.
 
         Args:
-            label: The binding's name in cards; a binding that Holdfast speaks is replaced.
+            label: The binding's name in cards; a binding that Holdfast supports is replaced.
             producer: Function that gets the card, the interface's address and the `ClientConfig`,
                 and returns the transport (`Producer`); called when the interface is first used.
                 The transport carries calls below all of the client's layers.
@@ -243,7 +243,7 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
     Args:
         url: Address of its interface, the same for each binding; for ``GRPC`` alone, it may be
             ``host:port``.
-        transports: The bindings that the agent speaks, the preferred one first; None for
+        transports: The bindings that the agent supports, the preferred one first; None for
             ``JSONRPC``.
 
     Raises:

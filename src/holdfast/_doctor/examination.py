@@ -111,7 +111,7 @@ async def diagnose(
         timeout: Seconds for the whole examination, more than 0, 120 by default; half of them are
             for observing the task.
         protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
-            None for any that the agent speaks.
+            None for any that the agent supports.
         bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
             ``"HTTP+JSON"``.
         limits: Bounds on the size of replies; None for the defaults.

@@ -216,7 +216,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         limits: Largest sizes of a reply. Only `Limits.body`, `Limits.headers`, `Limits.event` and
             `Limits.inflation_ratio` apply here.
         engine: Sends the attempts: a borrowed `HttpEngine` or ``aiohttp.ClientSession``, which is
-            not closed; an `AiohttpEngine` of its own if left out.
+            not closed; an own `AiohttpEngine` by default.
         shared: State of the endpoints, to share with clients and other transports.
         env: Source of wall time, random numbers and ids; for tests.
         observers: Called with the events of each call; a request that is not an A2A operation is

@@ -243,7 +243,7 @@ class Journal(Protocol):
     async def find_label(self, label: str, /) -> CallRecord | None:
         """Return the record of a label, open or finished, to any agent; None if there is none.
 
-        Of several records it is the one that may have been sent; if there is none, the newest.
+        Of several records, the record whose message may have been sent; otherwise the newest.
 
         Args:
             label: The label.

@@ -75,7 +75,7 @@ Capability = Literal["streaming", "push_notifications", "extended_agent_card"]
 
 
 class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_hash=True):
-    """One row of the table.
+    """One operation of the protocol: a row of the table `OPERATIONS`.
 
     Attributes:
         name: Name in the protocol: the JSON-RPC and gRPC method of protocol 1.0.
@@ -85,11 +85,11 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_
         verb: HTTP method of the REST binding.
         other_verb: HTTP method that some agents expect instead: the text of the specification and
             its protocol buffers differ.
-        path: Path of the REST binding; ``{name}`` stands for that member of the request.
+        path: Path of the REST binding; ``{name}`` is replaced by that member of the request.
         streaming: The response is a stream of events.
         capability: Member of `AgentCapabilities` that the card must declare; None for none.
         method_v03: JSON-RPC method of protocol 0.3; empty if there is none.
-        path_v03: Path of the REST binding in 0.3; ``{name}`` stands for that member of its
+        path_v03: Path of the REST binding in 0.3; ``{name}`` is replaced by that member of its
             request. Empty if there is none.
         method_grpc_v03: gRPC method in 0.3; empty if there is none.
     """

@@ -79,8 +79,8 @@ class AiohttpEngine(ClosingContext):
         session: A session of the caller, used unchanged and never closed; ``ssl`` and ``proxies``
             are then ignored. Waiting for its pool counts as connecting, ``max_idle`` is ignored,
             its middlewares may send a request twice, its cookies are sent with the calls of all
-            who share it, and a GET carries ``Content-Length: 0``. Nothing is sent to an address
-            that the request's reach refuses, but a connection may be made.
+            clients that share it, and a GET carries ``Content-Length: 0``. Nothing is sent to an
+            address that the request's reach refuses, but a connection may be made.
 
     Attributes:
         tls: The `TlsConfig` passed as ``ssl``, if any; other connections of the same client use it

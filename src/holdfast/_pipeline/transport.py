@@ -270,7 +270,7 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
         params: Parameters of the operation.
         request_id: Id of the call in logs and errors; also the JSON-RPC id.
         deadline: The deadline of the whole call.
-        timeouts: Limits of each attempt; None for those of the client.
+        timeouts: `Timeouts` of each attempt; None for the client's.
         headers: The caller's headers and the credentials; they go to trusted origins only.
         query: Parameters to add to the address, unencoded; they are treated like the headers.
         extensions: URIs for ``A2A-Extensions``.

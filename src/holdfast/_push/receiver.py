@@ -72,12 +72,12 @@ class PushReceiver(ClosingContext):
     Starlette or FastAPI ``url`` then ends with a slash), on the event loop on which you wait for
     tasks. The path of a request is ignored. Status codes: 200 for an accepted delivery, also a
     repeated one; 401 without valid authentication; 404 for an unexpected task; 413 if it is too
-    large; 400, 405, 408 and 415 if it is not a delivery; and 503 if the agent may retry, since the
-    receiver is full or does not know the task yet.
+    large; 400, 405, 408 and 415 if it is not a delivery; and 503 if the agent may retry, because
+    the receiver is full or does not expect the task yet.
 
     Each configuration has its own token, which the agent sends as ``X-A2A-Notification-Token``,
     and credentials for ``Authorization``; either authenticates a delivery. With ``keys`` it must
-    be signed as well. The receiver bounds what it stores; limit the rate of requests (A2A 13.2) in
+    be signed as well. The size of its storage is bounded; limit the rate of requests (A2A 13.2) in
     the server in front.
 
     Args:
@@ -88,10 +88,10 @@ class PushReceiver(ClosingContext):
             the extra ``push``. A signed delivery needs no token.
         jwt: Policy for signed tokens. By default their audience must be ``url``.
         journal: Records the use of signed tokens, so that none is accepted twice after a restart,
-            or by another receiver with the same journal: a SQLite file, which may be that of
-            calls, or a `SqliteJournal`, which is not closed. None keeps uses in memory only. A
-            delivery is deferred (HTTP 503) if its use cannot be recorded within 10 s; one that was
-            recorded before a crash is answered by 200, and not accepted again.
+            or by another receiver with the same journal: a SQLite file, which may be the journal
+            of calls too, or a `SqliteJournal`, which is not closed. None keeps uses in memory
+            only. A delivery is deferred (HTTP 503) if its use cannot be recorded within 10 s; a
+            delivery that was recorded before a crash is answered by 200, and not accepted again.
         limits: Bounds of one delivery (`Limits.event`) and of a task.
         max_tasks: Maximum number of stored tasks, 10,000 by default. Beyond it the tasks that
             ended first are dropped, then configurations without a task.

@@ -339,8 +339,8 @@ class A2AServer:
                 required.
             port: The port; 0 for a free one.
             bindings: The bindings to serve, the preferred one first; gRPC has its own port.
-            url: The address at which clients reach the agent, if it differs from the one that it
-                listens on.
+            url: The address at which clients reach the agent, if it differs from the address to
+                listen on.
             grpc_port: The port for gRPC; 0 for a free one.
             grace: Seconds that turns in flight get to finish at the end of the block, 10 by
                 default.
@@ -395,8 +395,8 @@ class A2AServer:
                 required.
             port: The port, 8000 by default; 0 for a free one.
             bindings: The bindings to serve, the preferred one first; gRPC has its own port.
-            url: The address at which clients reach the agent, if it differs from the one that it
-                listens on.
+            url: The address at which clients reach the agent, if it differs from the address to
+                listen on.
             grpc_port: The port for gRPC; 0 for a free one.
             grace: Seconds that turns in flight get to finish after the first signal, 10 by
                 default.

@@ -137,7 +137,7 @@ class AgentTurn:
 
     @property
     def has_end(self) -> bool:
-        """True if the client knows the state of the turn even if no event follows."""
+        """True if the client has the final state of the turn even if no event follows."""
         return self._is_over or self._is_waiting
 
     # ── Status updates and artifacts ─────────────────────────────────────────────────────────
@@ -176,7 +176,7 @@ class AgentTurn:
 
         Args:
             content: The artifact, or its parts. An artifact without an id gets a new one.
-            name: A name for people; None for that of the artifact.
+            name: Name for display; None for the artifact's own name.
             append: Whether to append the parts to the artifact with this id.
             last_chunk: Whether the artifact is complete.
 

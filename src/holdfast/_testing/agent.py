@@ -118,11 +118,12 @@ class FakeAgent:
         behaviour: The outcome of each message: a function that takes a `ReceivedMessage`, or a
             fixed `Plan`, `Message` or text; by default it echoes.
         url: Its origin in process; on a socket the real address is used.
-        bindings: The bindings that its card offers, in order; it speaks JSONRPC and HTTP+JSON.
-        versions: Protocol versions that it speaks, ``"1.0"`` and ``"0.3"``; its card is one of
+        bindings: The bindings that its card offers, in order; it supports JSONRPC and HTTP+JSON.
+        versions: Protocol versions that it supports, ``"1.0"`` and ``"0.3"``; its card is one of
             1.0, one of 0.3, or both in one.
-        card: A card to serve instead of its own: an `AgentCard` or any JSON value; or a function
-            that takes its own `AgentCard`, with the right addresses, and returns another.
+        card: A card to serve instead of the generated one: an `AgentCard` or any JSON value; or a
+            function that gets the generated `AgentCard`, with the right addresses, and returns
+            another.
         token: A bearer token that every operation requires; None for none.
         cancel_takes: Seconds from a cancel request until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
@@ -150,7 +151,7 @@ class FakeAgent:
 
     Attributes:
         url: Its origin in process.
-        card: The card that it serves instead of its own; None for its own.
+        card: The card that it serves instead of the generated one; None for the generated one.
         received: Every request that reached it, in order.
         store: Its tasks and push notification configurations; other fake agents may share it.
 

@@ -138,7 +138,7 @@ def make_test_client_factory(
     chunk, which httpx's own transport for ASGI applications does not.
 
     Args:
-        server: An `A2AServer`, which speaks JSON-RPC here; a `FakeAgent`; or an ASGI application.
+        server: An `A2AServer`, which uses JSON-RPC here; a `FakeAgent`; or an ASGI application.
         url: The server's origin; None for ``http://agent.test``, or for that of the fake agent.
         timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
             call of a Holdfast client may take, 30 by default.
@@ -160,7 +160,7 @@ def make_test_rest_client_factory(
     card of a fake agent or an ASGI application.
 
     Args:
-        server: An `A2AServer`; a `FakeAgent`; or an ASGI application that speaks HTTP+JSON.
+        server: An `A2AServer`; a `FakeAgent`; or an ASGI application with HTTP+JSON.
         url: The server's origin; None for ``http://agent.test``, or for that of the fake agent.
         timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
             call of a Holdfast client may take, 30 by default.

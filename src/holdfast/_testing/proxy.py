@@ -48,7 +48,7 @@ class FaultProxy(Listener):
 
     In the agent's card, the proxy's address replaces the agent's, so that calls go through the
     proxy too. `refuse` and `stall` apply to connections, whatever the request; `listen` ends both.
-    The proxy speaks HTTP/1.1: one request on each connection, with Content-Length. If the agent
+    The proxy supports HTTP/1.1: one request on each connection, with Content-Length. If the agent
     cannot be reached, it answers HTTP 502.
 
     Args:

@@ -49,10 +49,9 @@ def pick_free_port(host: str = "127.0.0.1") -> int:
 class LoopbackServer(Listener):
     """Serves a fake agent on this machine while the context is open.
 
-    The agent's wall time is real time from then on. The server speaks the necessary part of
-    HTTP/1.1: requests with Content-Length, one after the other on a connection. The end of the
-    context closes every connection, and raises the first exception that the agent's behaviour
-    raised.
+    The agent's wall time is real time from then on. The server supports a part of HTTP/1.1:
+    requests with Content-Length, one after the other on a connection. The end of the context
+    closes every connection, and raises the first exception that the agent's behaviour raised.
 
     Args:
         agent: The agent.

@@ -70,7 +70,7 @@ _NAME_SYMBOLS = frozenset("!#$%&'*+-.^_`|~")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Timeouts of one attempt, in seconds; the error names the one that fired.
+    """Time limits of one attempt, in seconds; the error names the limit that expired.
 
     Attributes:
         pool: Seconds to wait for a free connection slot; more than 0, 10 by default.

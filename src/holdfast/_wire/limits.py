@@ -95,7 +95,7 @@ def limit_error(
     Args:
         limit: Name of the field of `Limits`.
         limits: Limits with its value.
-        problem: What is too large: "the reply is larger than 10 bytes".
+        problem: Description of the excess: "the reply is larger than 10 bytes".
         facts: Other facts of the error, as in `A2AError`.
     """
     return LimitExceededError(

@@ -40,7 +40,7 @@ _SUPPORTED_BY_DECLARED = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OL
 
 
 def spoken_version(declared: str | None) -> str | None:
-    """Return the protocol version to use for one that a card declares (``1.0.3``).
+    """Return the supported protocol version for the version in a card (``1.0.3``).
 
     0.2 counts as 0.3, and a card without a version as 1.0.
 

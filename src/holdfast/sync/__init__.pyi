@@ -237,11 +237,12 @@ class BulkRun:
 class Circuit:
     """Circuit breakers between a client and its agent.
 
-    Each endpoint has a breaker: the one that serves the card, and those that take calls. Until
-    the client has a card, the properties show the breaker of the card's endpoint. With several
-    endpoints, they show the best breaker among those that were called in the last two minutes and
-    have answered at least once. `open`, `close` and `reset` apply to all calls of this client and are not reported to observers. Clients with the same `BreakerPolicy`
-    that share their `Endpoints` share their breakers.
+    Each endpoint has a breaker: the endpoint of the card, and each endpoint that takes calls.
+    Until the client has a card, the properties show the breaker of the card's endpoint. With
+    several endpoints, they show the best breaker of the endpoints that were called in the last two
+    minutes and have answered at least once. `open`, `close` and `reset` apply to all calls of this
+    client and are not reported to observers. Clients with the same
+    `BreakerPolicy` that share their `Endpoints` share their breakers.
     """
     @property
     def state(self) -> BreakerState:
@@ -424,7 +425,7 @@ class Client:
             TypeError: An argument of another type.
 
         Example:
-            Finish what a crashed process began::
+            Finish the calls of a crashed process::
 
                 with holdfast.sync.connect("http://localhost:9999", journal="calls.db") as agent:
                     for outcome in agent.resume_pending():
@@ -582,9 +583,9 @@ class Client:
         ``run_id``, a run whose process was killed is resumed by the same call with the same
         messages: calls that were sent are resumed, results that are recorded are not requested
         again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
-        with the same ``run_id`` share the work, and each yields every result. A message that
-        differs from the one that was sent under its key has a `RunItemChangedError` as its
-        result. An exception of a consumer or another hook ends the run.
+        with the same ``run_id`` share the work, and each yields every result. If another message
+        was sent under the key of a message, its result is a `RunItemChangedError`. An exception of
+        a consumer or another hook ends the run.
 
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
@@ -806,7 +807,7 @@ class Client:
             One page; its ``next_page_token`` is empty on the last one.
 
         Raises:
-            UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
+            UnsupportedOperationError: The agent uses protocol 0.3, in which this operation is
                 optional, and does not offer it.
             ValueError: An argument is out of range.
             TypeError: An argument of another type.
@@ -846,7 +847,7 @@ class Client:
                 pages without end.
             ValueError: An argument is out of range; raised by the call itself.
             TypeError: An argument of another type; raised by the call itself.
-            UnsupportedOperationError: The agent speaks protocol 0.3, in which this operation is
+            UnsupportedOperationError: The agent uses protocol 0.3, in which this operation is
                 optional, and does not offer it.
         """
 
@@ -866,7 +867,8 @@ class Client:
 
         Args:
             task_id: Id of the task.
-            until: Predicate of the task that ends the wait, in place of the rule above.
+            until: Predicate of the task: the wait ends once it returns True, instead of at a
+                terminal or interrupted state. None by default.
             poll_interval: Seconds between two polls; the first polls are quicker; more than 0, 2
                 by default.
             options: Any of `CallOptions`: ``timeout`` (seconds; the client's own, 900, by
@@ -989,7 +991,7 @@ class Client:
 
         Raises:
             PushNotificationNotSupportedError: The agent does not support push notifications.
-            TaskNotFoundError: The agent does not know the task.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
             ValueError: The task's id or the address is missing, or a text cannot be encoded.
             TypeError: The argument is not a `TaskPushNotificationConfig`.
         """
@@ -1007,7 +1009,7 @@ class Client:
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            TaskNotFoundError: The agent does not know the task or the configuration.
+            TaskNotFoundError: The agent has no such task or configuration.
             PushNotificationNotSupportedError: The agent does not support push notifications.
             ValueError: An id is empty.
             TypeError: An argument of another type.
@@ -1032,7 +1034,7 @@ class Client:
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            TaskNotFoundError: The agent does not know the task.
+            TaskNotFoundError: The agent has no such task, or it belongs to another caller.
             PushNotificationNotSupportedError: The agent does not support push notifications.
             ValueError: The task id is empty, or the limit is out of range.
             TypeError: An argument of another type.
@@ -1053,7 +1055,7 @@ class Client:
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Raises:
-            TaskNotFoundError: The agent does not know the task or the configuration.
+            TaskNotFoundError: The agent has no such task or configuration.
             PushNotificationNotSupportedError: The agent does not support push notifications.
             ValueError: An id is empty.
             TypeError: An argument of another type.
@@ -1065,7 +1067,7 @@ class Client:
         """Make a call of any unary operation, and return the whole reply.
 
         A message is sent as by `send_message`: it is recorded in the journal first, and if its
-        reply is lost, the task that it created stands for the reply. Consumers are not called.
+        reply is lost, the task that it created replaces the reply. Consumers are not called.
 
         Args:
             operation: The operation, from `holdfast.protocol.OPERATIONS`.
@@ -1112,7 +1114,7 @@ class ClientFactory:
         """Register a custom binding, for clients that are created afterwards.
 
         Args:
-            label: The binding's name in cards; a binding that Holdfast speaks is replaced.
+            label: The binding's name in cards; a binding that Holdfast supports is replaced.
             producer: Function that gets the card, the interface's address and the `ClientConfig`,
                 and returns the transport (`Producer`); called when the interface is first used.
                 The transport carries calls below all of the client's layers.
@@ -2048,10 +2050,10 @@ def connect(
             use, a gRPC interface is not chosen unless the list names the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
-        protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, whatever the card says. If
-            left out, each interface is called in the version that the card declares for it, 1.0
-            before 0.3; where it declares none, the client sends a harmless read request before
-            the first call to find out.
+        protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, regardless of the card. By
+            default, each interface is called in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, the client sends a harmless read request before the
+            first call to find out.
         allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
             this option, 0.3 is never used with such an agent: an undeclared older version may be
             an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
@@ -2062,7 +2064,7 @@ def connect(
             (`TransportProducer`). None by default.
         grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card or
             ``url`` writes it; the channel is used as it is, shared by all calls to that address,
-            and never closed. If left out, the client has channels of its own, with the TLS of
+            and never closed. By default, the client opens its own channels, with the TLS of
             ``tls``, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme,
             such as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process
             must not make gRPC calls.
@@ -2096,8 +2098,8 @@ def connect(
             ``agent`` and ``url`` (of the card's first interface, where the card was passed) and
             nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, requested with every call
-            (A2A 4.6). An extension that the card does not declare, and one that the card requires
-            and neither this option nor the call names, is an error before anything is sent.
+            (A2A 4.6). It is an error before anything is sent if the card does not declare a
+            requested extension, or requires one that neither this option nor the call names.
         credential_origins: Further origins that may get ``auth`` and ``headers``. Messages are
             sent to the origin that the card names in any case. If neither this option nor
             ``agent`` or ``url`` names it, the logger ``holdfast.security`` warns once.
@@ -2175,7 +2177,7 @@ def diagnose(
         timeout: Seconds for the whole examination, more than 0, 120 by default; half of them are
             for observing the task.
         protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
-            None for any that the agent speaks.
+            None for any that the agent supports.
         bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
             ``"HTTP+JSON"``.
         limits: Bounds on the size of replies; None for the defaults.
