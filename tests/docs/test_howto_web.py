@@ -63,7 +63,9 @@ async def main():
             async for chunk in reply.chunks():
                 break
         left = list(agent.tasks)[-1]
-        await send("DELETE", f"/tasks/{left}")
+        started = await send("POST", "/tasks", text="forever")
+        await send("DELETE", f"/tasks/{started['id']}")
+        replies.append(agent.tasks[left].state.name)
         agent.inject(rate_limited(retry_after=300), on="SendStreamingMessage")
         await send("POST", "/ask", text="later")
     print(json.dumps(replies))
@@ -118,9 +120,8 @@ async def test_application_serves_a_browser():
     async with asyncio.timeout(LIMIT):
         output, errors = await process.communicate("\n".join(WEB.blocks).encode())
     assert process.returncode == 0, errors.decode()
-    asked, booked, oven, poem, table, failed, started, followed, canceled, limited = json.loads(
-        output
-    )
+    asked, booked, oven, poem, table, failed, started, followed, *rest = json.loads(output)
+    _, canceled, left, limited = rest
 
     assert (asked[0], asked[1]["question"], asked[1]["text"]) == (200, "When?", "")
     assert (booked[0], booked[1]["text"]) == (200, "tonight")
@@ -136,6 +137,7 @@ async def test_application_serves_a_browser():
     assert "".join(data.get("text", "") for _, data in events_in(followed)) == "Roses are red."
     assert started[1]["status"]["state"] == "TASK_STATE_WORKING"
     assert canceled == [200, {"state": "CANCELED"}]
+    assert left == "CANCELED"
     assert limited[0] == 503
 
 
