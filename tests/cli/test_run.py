@@ -109,7 +109,7 @@ def test_a_failed_task_is_an_answer_and_the_first_one_comes_with_its_reason(tmp_
 
     assert done.exit == 0
     reason = "task task-1 failed (TASK_STATE_FAILED): no oven"
-    assert f"Warning: line 1: {reason}; 2 more failed\n" in done.err
+    assert f"Warning: line 1: {reason}; 2 more failed: lines 2, 3\n" in done.err
 
 
 def test_timeout_of_a_task_that_waits_for_an_authorization_says_so(tmp_path):
@@ -569,7 +569,8 @@ def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     changed = [line.replace("first", "second") for line in many]
     done = runs("--concurrency", "1", lines=changed)
 
-    told = "30 lines have the id of another message: lines 1, 3, 5, 7, 9 and others"
+    numbers = ", ".join(map(str, range(1, 40, 2)))
+    told = f"30 lines have the id of another message: lines {numbers} and 10 others"
     assert f"Warning: {told}\n" in done.err
 
     assert "Summary: 30 completed, 30 not sent\n" in done.err
@@ -1135,12 +1136,24 @@ def test_without_a_terminal_the_progress_is_reported_now_and_then(tmp_path):
     done = Runs(tmp_path, echo(after=70))("--concurrency", "2", lines=["a", "b", "c"])
     assert done.exit == 0
     assert done.err.splitlines() == [
-        "Progress: 0 of 3, 2 in flight, 0.0/s: 0 completed",
-        "Progress: 0 of 3, 2 in flight, 0.0/s: 0 completed",
-        "Progress: 2 of 3, 1 in flight, 0.0/s: 2 completed",
-        "Progress: 2 of 3, 1 in flight, 0.0/s: 2 completed",
+        "Progress: 0 of 3, 2 in flight, 30s, 0.0/h: 0 completed",
+        "Progress: 0 of 3, 2 in flight, 1m, 0.0/h: 0 completed",
+        "Progress: 2 of 3, 1 in flight, 1m30s, 1.3/min, about 45s left: 2 completed",
+        "Progress: 2 of 3, 1 in flight, 2m, 1.0/min, about 1m left: 2 completed",
         "Summary: 3 completed",
     ]
+
+
+def test_the_progress_says_that_the_agent_limits_the_rate(tmp_path):
+    agent = echo()
+    agent.inject(rate_limited(50), on="SendMessage")
+    agent.inject(rate_limited(50), on="SendStreamingMessage")
+    done = Runs(tmp_path, agent)(lines=["a"])
+    assert done.exit == 0
+    assert (
+        "Progress: 0 of 1, 1 in flight, 30s, 0.0/h, rate limited by the agent, for 20s more: "
+        "0 completed\n"
+    ) in done.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")

@@ -84,12 +84,18 @@ class Outage:
         self._not_sent_since = self._not_sent_last = 0.0
         self._refused = 0
         self._pause = 0.0
+        self._limited_until = 0.0
         self._is_reported = False
 
     @property
     def seconds(self) -> float:
         """The seconds of the current outage; 0 if there is none."""
         return 0.0 if self.error is None else _now() - self._since
+
+    @property
+    def limited_seconds(self) -> float:
+        """The seconds for which the agent has asked to send no message (Retry-After)."""
+        return max(0.0, self._limited_until - _now())
 
     @property
     def is_over_long(self) -> bool:
@@ -122,6 +128,8 @@ class Outage:
         """Record a failed attempt."""
         if isinstance(error, DeadlineExceededError):
             return  # which says nothing about the agent
+        if error.retry_after is not None:
+            self._limited_until = _now() + error.retry_after
         if not is_unreachable(error):
             self.note_answer()
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -134,8 +135,8 @@ class Summary:
         self.counts = Counts()
         self.has_open = False
         self._changed: list[int] = []
-        self._first_failed: tuple[int, str] | None = None
-        self._first_unanswered: tuple[int, str] | None = None
+        self._failed = _Problem("failed")
+        self._unanswered = _Problem("have no answer")
         self._unsendable = 0
 
     def add(self, line: Line, outcome: Answer | Exception) -> None:
@@ -146,9 +147,9 @@ class Summary:
             self._changed.append(line.number)
         elif answer is None:
             reason = failure_of(outcome, self._session).message
-            self._first_unanswered = self._first_unanswered or (line.number, reason)
+            self._unanswered.add(line.number, reason)
         elif isinstance(answer, Task) and (ending := described_ending(answer)):
-            self._first_failed = self._first_failed or (line.number, ending)
+            self._failed.add(line.number, ending)
         if _is_permanently_unsent(outcome):
             self._unsendable += 1
 
@@ -169,10 +170,10 @@ class Summary:
         counts, session = self.counts, self._session
         summary = counts.text(remaining)
         if self._changed:
-            self._output.emit(Notice.warning(_changed_lines_message(sorted(self._changed))))
-        count = counts.errors + counts.not_sent - len(self._changed)
-        self._warn_of_first(self._first_failed, counts.failed, "failed")
-        self._warn_of_first(self._first_unanswered, count, "have no answer")
+            self._output.emit(Notice.warning(_changed_lines_message(self._changed)))
+        for problem in (self._failed, self._unanswered):
+            if problem.numbers:
+                self._output.emit(Notice.warning(problem.text()))
         if fault is None and not is_interrupted and counts.unanswered:
             verb = "has" if counts.unanswered == 1 else "have"
             message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"
@@ -189,14 +190,6 @@ class Summary:
         if is_interrupted:
             self._output.emit(Notice.hint(f"to resume: {session.command(*self._plan.words())}"))
             raise KeyboardInterrupt
-
-    def _warn_of_first(self, first: tuple[int, str] | None, count: int, problem: str) -> None:
-        """Warn of the first line of a kind with its reason; the results have the others."""
-        if first is None:
-            return
-        number, reason = first
-        more = f"; {count - 1} more {problem}" if count > 1 else ""
-        self._output.emit(Notice.warning(f"line {number}: {reason}{more}"))
 
     def _retry_hint(self) -> str:
         """Return the hint about lines without an answer."""
@@ -215,8 +208,42 @@ class Summary:
         return f"to send them again, although the agent may have executed them: {retry}"
 
 
-_MAX_LINE_NUMBERS = 5
+_MAX_LINE_NUMBERS = 20
 """Line numbers to show in a warning about many lines."""
+
+
+class _Problem:
+    """The lines with a problem of one kind, and the reason of the first.
+
+    Args:
+        label: The problem, after a number of lines.
+
+    Attributes:
+        numbers: The numbers of the lines.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._reason = ""
+        self.numbers: list[int] = []
+
+    def add(self, number: int, reason: str) -> None:
+        """Add a line."""
+        self._reason = self._reason or reason
+        self.numbers.append(number)
+
+    def text(self) -> str:
+        """Return the first line with its reason, and the numbers of the others."""
+        first, *others = self.numbers
+        more = f"; {len(others)} more {self._label}: {_lines(others)}" if others else ""
+        return f"line {first}: {self._reason}{more}"
+
+
+def _lines(numbers: list[int]) -> str:
+    """Return the numbers of lines, the first ones if there are many."""
+    shown = ", ".join(map(str, sorted(numbers)[:_MAX_LINE_NUMBERS]))
+    rest = len(numbers) - _MAX_LINE_NUMBERS
+    return f"line{'s' if numbers[1:] else ''} {shown}{f' and {rest} others' if rest > 0 else ''}"
 
 
 def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
@@ -227,17 +254,18 @@ def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
 
 
 def _changed_lines_message(numbers: list[int]) -> str:
-    is_plural = len(numbers) > 1
-    first = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
-    rest = " and others" if len(numbers) > _MAX_LINE_NUMBERS else ""
-    problem = (
-        f"{len(numbers)} {'lines have' if is_plural else 'line has'} the id of another message"
-    )
-    return f"{problem}: line{'s' if is_plural else ''} {first}{rest}"
+    verb = "lines have" if len(numbers) > 1 else "line has"
+    return f"{len(numbers)} {verb} the id of another message: {_lines(numbers)}"
 
 
 class Progress:
-    """Shows the progress of a run: a redrawn line on a terminal, else lines now and then."""
+    """Shows the progress of a run: a redrawn line on a terminal, else lines now and then.
+
+    Args:
+        counts: The counts of lines by outcome.
+        outage: The outages of the agent.
+        output: Where progress is shown.
+    """
 
     def __init__(self, counts: Counts, outage: Outage, output: Output) -> None:
         self._counts = counts
@@ -269,13 +297,39 @@ class Progress:
             await asyncio.sleep(_REPORT_INTERVAL_S)
             self._output.emit(Notice("Progress", self._line(run, began, total)))
 
-    def _line(self, run: BulkRun, began: float, total: str) -> str:
-        counts, clock = self._counts, asyncio.get_running_loop().time
-        progress = f"{counts.results + counts.skipped}{total}"
-        rate = f"{counts.written / max(clock() - began, _REDRAW_INTERVAL_S):.1f}/s"
+    def _line(self, run: BulkRun, began: float, total: int | None) -> str:
+        """Return the progress: lines, elapsed time, rate, time left or why the run waits."""
+        counts = self._counts
+        done = counts.results + counts.skipped
+        elapsed = asyncio.get_running_loop().time() - began
+        pace = counts.written / max(elapsed, _REDRAW_INTERVAL_S)
+        parts = [
+            f"{done} done" if total is None else f"{done} of {total}",
+            f"{run.in_flight} in flight",
+            shown_duration(int(elapsed)),
+            _shown_pace(pace),
+        ]
+        if (reason := self._wait_reason()) is not None:
+            parts.append(reason)
+        elif total is not None and pace:
+            parts.append(f"about {shown_duration(math.ceil((total - done) / pace))} left")
+        return f"{', '.join(parts)}: {counts.text(0)}"
+
+    def _wait_reason(self) -> str | None:
+        """Return why messages wait: the agent is unreachable, or limits the rate."""
         if outage_s := int(self._outage.seconds):
-            rate = f"agent unreachable for {shown_duration(outage_s)}"
-        return f"{progress}, {run.in_flight} in flight, {rate}: {counts.text(0)}"
+            return f"agent unreachable for {shown_duration(outage_s)}"
+        if limited_s := math.ceil(self._outage.limited_seconds):
+            return f"rate limited by the agent, for {shown_duration(limited_s)} more"
+        return None
+
+
+def _shown_pace(pace: float) -> str:
+    """Return messages per second in a unit in which the figure is not 0."""
+    for seconds, unit in ((1, "s"), (60, "min")):
+        if pace * seconds >= 1:
+            return f"{pace * seconds:.1f}/{unit}"
+    return f"{pace * 3600:.1f}/h"
 
 
 def _fitted(line: str) -> str:
@@ -288,8 +342,9 @@ def _fitted(line: str) -> str:
     return shortened(line, width)
 
 
-def _total(lines: Lines) -> str:
+def _total(lines: Lines) -> int | None:
+    """Return the number of lines of the input; None if it is not a file."""
     try:
-        return f" of {lines.count()}" if lines.is_file else " done"
+        return lines.count() if lines.is_file else None
     except OSError:
-        return " done"
+        return None
