@@ -366,7 +366,7 @@ def test_a_word_longer_than_a_line_is_left_to_the_terminal_and_wide_text_breaks_
 def test_lines_with_a_slash_and_one_word_are_commands_to_the_chat():
     agent = Scripted(completes("a"), completes("b"))
     done = agent.chat("/help", "/reset", "//reset", "/etc/hosts is what?", "/exit", "hello")
-    assert "/exit    (or /quit) ends the chat" in done.out
+    assert "/exit    ends the chat (also /quit" in done.out
     assert "/reset is not a command of this chat, and was not sent; /help shows" in done.err
     assert [told[0] for told in agent.told] == ["/reset", "/etc/hosts is what?"]
 
@@ -733,7 +733,7 @@ def test_the_end_in_the_middle_of_a_message_is_reported():
     agent = Scripted()
     done = agent.chat("one\\", CTRL_D)
     assert (done.exit, agent.told) == (0, [])
-    assert done.err == "Warning: the message is incomplete, and was not sent\n"
+    assert done.err == "Warning: the message is incomplete and was not sent\n"
 
 
 @pytest.mark.parametrize("typed", ["half \ud83d", UnicodeDecodeError("utf-8", b"x", 0, 1, "bad")])
@@ -887,12 +887,13 @@ async def test_a_ctrl_c_while_nothing_is_read_is_reported(monkeypatch):
 class Person:
     """Somebody at a pseudo-terminal, where the command runs."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, **variables):
         self._fd, terminal = os.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-c", AT_A_TERMINAL, *words],
             stdin=terminal, stdout=terminal, stderr=terminal,
-            env=environment(TERM="dumb", INPUTRC=os.devnull), start_new_session=True,
+            env=environment(**{"TERM": "dumb", "INPUTRC": os.devnull, **variables}),
+            start_new_session=True,
         )  # fmt: skip
         os.close(terminal)
         self.seen = ""
@@ -951,3 +952,23 @@ def test_on_a_terminal_ctrl_c_leaves_an_answer_and_then_the_chat():
         assert person.leaves() == 0
     assert len(agent.calls("SendStreamingMessage")) == 1
     assert agent.calls("CancelTask") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
+def test_on_a_terminal_typed_text_stays_out_of_an_answer_and_begins_the_next_line():
+    agent = FakeAgent(streams(*["word "] * 10, every=0.1))
+    colours = {"TERM": "xterm", "NO_COLOR": ""}
+    with served(agent) as url, Person("chat", "-a", url, **colours) as person:
+        banner = person.sees("> ")
+        assert "Connected to \x1b[1mFake agent\x1b[0m at http://127.0.0.1:" in banner
+        assert "/help lists the commands" in banner
+        assert "\x1b[1;36m" in banner
+        person.types("count\r")
+        person.sees("word ")
+        person.types("typed")
+        answer = person.sees("> ")
+        assert answer.count("word ") == 9
+        assert "typed" not in answer
+        person.sees("typed")
+        person.types("\x15\x04")
+        assert person.leaves() == 0

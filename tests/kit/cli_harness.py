@@ -92,6 +92,10 @@ class Typist:
         self._call = call
         yield
 
+    @contextmanager
+    def hides_keys(self) -> Iterator[None]:
+        yield
+
     def discard(self) -> None:
         self.is_discarded = True
 

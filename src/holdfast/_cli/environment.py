@@ -125,6 +125,10 @@ class Terminal(Protocol):
         """Call a function at each Ctrl-C while no line is read and the context is open."""
         ...
 
+    def hides_keys(self) -> AbstractContextManager[None]:
+        """Hide typed text while the context is open; the next line begins with it."""
+        ...
+
     def discard(self) -> None:
         """Discard unread input, which the shell would execute otherwise."""
         ...
@@ -169,6 +173,11 @@ def interrupts(call: Callable[[], None]) -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+_LOCAL_MODES = 3
+"""The index of the local modes in the attributes of a terminal."""
+_PROMPT_COLOUR, _PLAIN = "\x1b[1;36m", "\x1b[0m"
+
+
 class _Terminal:
     """Reads lines with the features of Python's own `input`."""
 
@@ -177,10 +186,12 @@ class _Terminal:
         self._reads = 0
         self._typed = ""
         self._buffer: Callable[[], str] = str
+        self._begin_hidden = self._end_hidden = ""  # around codes that take no column
         with contextlib.suppress(ImportError):  # without it, the terminal's own features remain
             import readline  # here only: it may write to the terminal
 
             self._buffer = readline.get_line_buffer
+            self._begin_hidden, self._end_hidden = "\x01", "\x02"
             if "libedit" not in (readline.__doc__ or ""):
                 readline.parse_and_bind("set enable-bracketed-paste on")
                 readline.parse_and_bind("tab: self-insert")  # no files to complete
@@ -191,7 +202,7 @@ class _Terminal:
         try:
             self._is_reading = True
             self._reads += 1
-            return input(prompt)  # noqa: ASYNC250  nothing else is in flight
+            return input(self._coloured(prompt))  # noqa: ASYNC250  nothing else is in flight
         except KeyboardInterrupt:
             sys.stdout.write("\n")
             raise InterruptedLine(self._typed) from None
@@ -200,6 +211,14 @@ class _Terminal:
             raise
         finally:
             self._is_reading = False
+
+    def _coloured(self, prompt: str) -> str:
+        from holdfast._cli.output.base import has_colours
+
+        if not has_colours(sys.stdout):
+            return prompt
+        begin, end = self._begin_hidden, self._end_hidden
+        return f"{begin}{_PROMPT_COLOUR}{end}{prompt}{begin}{_PLAIN}{end}"
 
     @contextlib.contextmanager
     def interrupts(self, call: Callable[[], None]) -> Generator[None]:
@@ -226,6 +245,27 @@ class _Terminal:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+    @contextlib.contextmanager
+    def hides_keys(self) -> Generator[None]:
+        try:
+            import termios  # here only: not every system has it
+        except ImportError:
+            yield
+            return
+        try:
+            modes = termios.tcgetattr(sys.stdin)
+            hiding = [*modes]
+            hiding[_LOCAL_MODES] &= ~termios.ECHO
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, hiding)
+        except (termios.error, OSError, ValueError):
+            yield
+            return
+        try:
+            yield
+        finally:
+            with contextlib.suppress(termios.error, OSError, ValueError):
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, modes)
 
     def discard(self) -> None:
         try:

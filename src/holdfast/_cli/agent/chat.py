@@ -18,6 +18,7 @@ import click
 from holdfast._cli.agent.outcomes import OUTCOMES, named_outcome, stated_end_reason, warn_of_gap
 from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
+from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.output.base import Failed, MessageSending, Notice, StreamEnded, StreamEvent
 from holdfast.errors import (
     A2AError,
@@ -46,16 +47,17 @@ _COMMAND = re.compile(r"/([A-Za-z][\w-]*)\s*")
 _LEAVING = ("exit", "quit")
 
 _HELP = """\
-/help    shows this
-/exit    (or /quit) ends the chat, as Ctrl-D and Ctrl-C at an empty line do
+Every line is a message to the agent, except:
+/help    shows this list
+/exit    ends the chat (also /quit, Ctrl-D, and Ctrl-C at an empty line)
 //WORD   sends /WORD to the agent
-Enter    at an empty line: follows the task again that Ctrl-C left
-\\        at the end of a line: the message continues on the next line
-Ctrl-C   stops following an answer; the agent continues its work
-All other lines are messages to the agent.
+\\        at the end of a line continues the message on the next line
+Ctrl-C   stops an answer; the agent continues its work
+Enter    at an empty line follows the stopped answer again
+Up       recalls earlier lines of this chat
 """
-_UNFINISHED = "the message is incomplete, and was not sent"
-_NO_TEXT = "the line is not UTF-8, and was not sent"
+_UNFINISHED = "the message is incomplete and was not sent"
+_NO_TEXT = "the line is not UTF-8 and was not sent"
 _BEGINS_ANEW = "the next line begins a new task"
 _UNANSWERED: Mapping[bool | None, str] = {
     False: "the agent did not execute your message; you can send it again",
@@ -113,6 +115,7 @@ class Chat:
         except BaseException:
             self._terminal.discard()
             raise
+        self._output.greet(self._session.card, masked_reference(str(self._session.reference)))
         with self._terminal.interrupts(self._stop):
             if first is not None:
                 await self._send(first)
@@ -271,7 +274,8 @@ class Chat:
         """Wait for the end of an answer, or for Ctrl-C."""
         self._answer, self._is_stopped = asyncio.create_task(answer), False
         try:
-            await self._answer
+            with self._terminal.hides_keys():
+                await self._answer
         except asyncio.CancelledError:
             if not self._is_stopped:
                 raise

@@ -9,6 +9,7 @@ out. Events are structs: a dataclass would compile its methods at each start of 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, Union
 from urllib.parse import quote
@@ -53,6 +54,7 @@ __all__ = [
     "TaskBegan",
     "WaitEnded",
     "encoding_of",
+    "has_colours",
     "write",
 ]
 
@@ -370,6 +372,12 @@ def write(content: str, *, err: bool = False) -> None:
         raise
     except OSError as error:
         raise OutputError(*error.args) from None
+
+
+def has_colours(stream: TextIO | None) -> bool:
+    """Return whether to use colours: on a terminal, unless NO_COLOR or TERM=dumb is set."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream is not None and stream.isatty() and not is_plain
 
 
 def encoding_of(stream: TextIO | None) -> str:

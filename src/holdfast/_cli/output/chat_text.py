@@ -22,24 +22,31 @@ import sys
 import unicodedata
 from typing import TYPE_CHECKING
 
-from holdfast._cli.output.base import MessageSending, write
-from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
+from holdfast._cli.output.base import MessageSending, has_colours, write
+from holdfast._cli.output.sanitizer import TerminalSanitizer, clean, clean_line, shortened
 from holdfast._cli.output.text import View, artifact_head, contents, field, render_status
 from holdfast._cli.output.text_output import TextOutput
 from holdfast._stream.text import TextDelta, TextFold, TextReset
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import OutputEvent
     from holdfast._stream.text import TextChange
-    from holdfast.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
+    from holdfast.types import AgentCard, Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
 
 __all__ = ["ChatOutput", "ChatText", "Wrapping"]
 
 _TAKEN_BACK = "[the agent replaced this]"
+_BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_COLOURS: Mapping[str, str] = {
+    "Error": "\x1b[1;31m",
+    "Warning": "\x1b[33m",
+    "Hint": "\x1b[36m",
+}
+"""The colours of labels on standard error."""
 
 
 class ChatText:
@@ -48,13 +55,21 @@ class ChatText:
     Args:
         view: The settings of the view.
         columns: Returns the columns of the terminal; None if lines are not to be broken.
+        dims: Whether to dim what the agent says about a task at work.
 
     Attributes:
         is_within_line: Whether the last written line has no end yet.
     """
 
-    def __init__(self, view: View, columns: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        view: View,
+        columns: Callable[[], int | None] = lambda: None,
+        *,
+        dims: bool = False,
+    ) -> None:
         self.is_within_line = False
+        self._dims = dims
         self._columns = columns
         self._view = view
         self._said_before: set[str] = set()  # artifacts with text of an earlier turn
@@ -130,8 +145,9 @@ class ChatText:
         yield from self.end_line()
         yield from (f"{line}\n" for line in lines)
 
-    def _wrapped(self, text: str) -> Iterator[str]:
-        yield from self._lines([Wrapping(self._columns).feed(text)])
+    def _wrapped(self, text: str, *, is_dim: bool = False) -> Iterator[str]:
+        wrapped = Wrapping(self._columns).feed(text)
+        yield from self._lines([f"{_DIM}{wrapped}{_PLAIN}" if is_dim else wrapped])
 
     def _message(self, message: Message) -> Iterator[str]:
         if message.text and not self._is_shown(message.message_id, message.text):
@@ -243,7 +259,10 @@ class ChatText:
             return
         if status_text and not is_repeated and not self._is_in_artifacts(status_text, text):
             is_aside = self._answer if status.state.is_terminal else not rests
-            yield from self._wrapped(f"[{status_text}]" if is_aside else status_text)
+            if is_aside:
+                yield from self._wrapped(f"[{status_text}]", is_dim=self._dims)
+            else:
+                yield from self._wrapped(status_text)
             self._last_status_text = _bare(status_text)
         yield from self._parts(message.parts)
 
@@ -279,12 +298,18 @@ def _without_time(status: TaskStatus) -> object:
     return status.state, None if message is None else (message.message_id, message.parts)
 
 
+_MAX_DESCRIPTION = 200
+"""Characters of the agent's description to show."""
+_KEYS = "Type a message and press Enter. /help lists the commands; Ctrl-D ends the chat."
+
+
 class ChatOutput(TextOutput):
     """The output of a chat at a terminal."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._chat = ChatText(View(verbose=settings.verbose), _columns)
+        view = View(verbose=settings.verbose)
+        self._chat = ChatText(view, _columns, dims=has_colours(sys.stdout))
         self._live = self._chat
 
     def emit(self, event: OutputEvent) -> None:
@@ -302,7 +327,29 @@ class ChatOutput(TextOutput):
 
     def _broken(self, line: str) -> str:
         is_copied = line.startswith("Hint: ")  # it contains a command
-        return line if is_copied else Wrapping(_columns).feed(line)
+        broken = line if is_copied else Wrapping(_columns).feed(line)
+        label, colon, rest = broken.partition(":")
+        if label in _COLOURS and has_colours(sys.stderr):
+            return f"{_COLOURS[label]}{label}{colon}{_PLAIN}{rest}"
+        return broken
+
+    def greet(self, card: AgentCard | None, address: str) -> None:
+        """Show on a terminal which agent answers, and the most important keys.
+
+        Args:
+            card: The agent's card; None if it is not known.
+            address: The address of the agent.
+        """
+        if sys.stdout is None or not sys.stdout.isatty():
+            return
+        name = clean_line(card.name) if card is not None and card.name else "the agent"
+        bold, plain = (_BOLD, _PLAIN) if has_colours(sys.stdout) else ("", "")
+        lines = [f"Connected to {bold}{name}{plain} at {clean_line(address)}"]
+        if card is not None and card.description:
+            description = shortened(clean_line(card.description), _MAX_DESCRIPTION)
+            lines.append(Wrapping(_columns).feed(description))
+        lines.append(_KEYS)
+        write("\n".join([*lines, "", ""]))
 
     def note(self, text: str) -> None:
         """Show a text of the chat itself, such as its help."""

@@ -8,7 +8,6 @@ than the terminal or 80 columns; colours are for terminals.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -16,6 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from holdfast._cli.output import text
+from holdfast._cli.output.base import has_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,8 +129,7 @@ def paper() -> Paper:
     if sys.stdout is None or not sys.stdout.isatty():
         return Paper()
     columns = min(max(shutil.get_terminal_size().columns, _MIN_COLUMNS), _MAX_COLUMNS)
-    is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return Paper(columns, has_colours=not is_plain)
+    return Paper(columns, has_colours=has_colours(sys.stdout))
 
 
 def render_diagnosis(
