@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 from tests.kit.cli_harness import holdfast
 
-from holdfast import TaskFailedError, TaskState, connect
+from holdfast import TaskFailedError, TaskState, connect, text_part
 from holdfast._cli.demo_agent import FAULTS, SETS, WORDS, DemoAgent, read_faults
 from holdfast._server.host_check import host_rules
 from holdfast.errors import TaskRejectedError
@@ -48,7 +48,7 @@ def demo(faults=""):
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("hello there", "hello there"),
+        ("echo hello there", "hello there"),
         ("echo hello", "hello"),
         ("  Echo hello ", "hello"),
         ("stream one two", "one two "),
@@ -64,6 +64,25 @@ async def test_a_word_says_what_is_done(text, answer):
     _, client = demo()
 
     assert (await client.ask(text)).text == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("How far is the MOON?", "384,400 km away"),
+        ("hello there", "Hello! I am the Holdfast demo agent."),
+        ("three little words", "“three little words”, 3 words and 18 characters"),
+        ("", "Your message has no text"),
+    ],
+)
+async def test_another_message_is_answered_word_by_word(text, says):
+    _, client = demo()
+
+    async with client.stream_message([text_part(text)]) as events:
+        pieces = [piece async for piece in events.text_deltas()]
+
+    assert says in "".join(pieces)
+    assert len(pieces) > 10
 
 
 @pytest.mark.parametrize(
@@ -183,10 +202,10 @@ def test_every_name_can_be_written(name):
         ("cut:many", "'cut:many' is not a fault"),
         ("reset*2", "'reset\\*2' is not a fault; .* as in cut:3 or 2xreset"),
         ("reset:2", "reset takes no number"),
-        ("twice:0", "'twice:0': the number has to be at least 1"),
-        ("delay:999999", "'delay:999999': the number has to be between 0 and 3600"),
-        ("3xcut:-1", "'3xcut:-1': the number has to be at least 0"),
-        ("600xok,600xok", "these are 1200 faults"),
+        ("twice:0", "'twice:0': the number must be at least 1"),
+        ("delay:999999", "'delay:999999': the number must be between 0 and 3600"),
+        ("3xcut:-1", "'3xcut:-1': the number must be at least 0"),
+        ("600xok,600xok", "at most 1000 faults are allowed \\(1200 given\\)"),
     ],
 )
 def test_what_cannot_be_read_is_a_usage_error(written, why):
@@ -206,7 +225,7 @@ async def test_a_body_that_is_no_message_meets_nothing_new():
         request = HttpRequest(method="POST", url=f"{agent.url}/rpc", body=body)
         assert (await network.request(request)).status < 500
 
-    assert sum("meets" in line for line in LINES) == 1
+    assert sum("fault:" in line for line in LINES) == 1
 
 
 async def test_each_message_meets_the_faults_anew_and_survives_them():
@@ -215,13 +234,13 @@ async def test_each_message_meets_the_faults_anew_and_survives_them():
     answers = [(await client.ask(text)).text for text in ("stream a b c", "stream d e f")]
 
     assert answers == ["a b c ", "d e f "]
-    met = [line.split() for line in LINES if "meets" in line]
+    met = [line.split() for line in LINES if "fault:" in line]
     assert (
         met
         == [
-            ["SendStreamingMessage", "meets", "rate-limit"],
-            ["SendStreamingMessage", "meets", "cut:3"],
-            ["SubscribeToTask", "meets", "reset"],
+            ["SendStreamingMessage", "fault:", "rate-limit"],
+            ["SendStreamingMessage", "fault:", "cut:3"],
+            ["SubscribeToTask", "fault:", "reset"],
         ]
         * 2
     )
@@ -236,7 +255,7 @@ async def test_a_message_that_is_sent_again_over_http_json_meets_the_next_fault(
     task = await client.send_message("hello")
     await client.get_task(task.id)
 
-    met = [line.split()[-1] for line in LINES if "meets" in line]
+    met = [line.split()[-1] for line in LINES if "fault:" in line]
     assert met == ["rate-limit", "ok", "reset"]
 
 
@@ -249,8 +268,8 @@ def test_it_is_there_until_ctrl_c():
     )
 
     assert (done.exit, done.err) == (0, "")
-    assert done.out.startswith("A demo agent is at http://127.0.0.1:")
-    assert "Ctrl-C stops it.\nEach new message meets the faults" in done.out
+    assert done.out.startswith("The demo agent listens at http://127.0.0.1:")
+    assert "Ctrl-C stops it.\nThe requests of each new message meet the faults" in done.out
     assert "In another terminal:\n\n  holdfast send" in done.out
 
 
@@ -340,7 +359,7 @@ def test_process_serves_until_it_is_asked_to_end():
         while "Message" not in (out := served.stdout.readline()):
             assert out
         served.stdout.close()  # as ``| head`` does
-        again = holdfast("send", "still there", card=url, on_sockets=True)
+        again = holdfast("send", "echo still there", card=url, on_sockets=True)
         os.kill(served.pid, signal.SIGTERM)
         with served.stderr:
             err = served.stderr.read()

@@ -1,4 +1,4 @@
-"""The agent of ``demo-server``: a fake agent that obeys the first word of a message, and faults.
+"""The agent of ``demo-server``: its behaviour depends on the first word of a message, and faults.
 
 The table of words is its help, and the skills on its card. Each new message meets the faults of
 ``--fault``, one after the other.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast._cli.demo_answers import answer_to
 from holdfast._integrations.recognition import recognize
 from holdfast._model import codec
 from holdfast._model.operations import CARD_BINDING
@@ -112,7 +113,7 @@ class DemoAgent(FakeAgent):
         line = recognized.operation.name if recognized.is_known else "unknown"
         if self._pending_faults and recognized.binding != CARD_BINDING:
             fault = self._pending_faults.popleft()
-            line = f"{line:<22} meets {fault.name}"
+            line = f"{line:<22} fault: {fault.name}"
             if fault.fault is not None:
                 self.inject(fault.fault)
         self._log(line)
@@ -147,6 +148,8 @@ def _message_id(body: bytes) -> str | None:
 
 _WORD_INTERVAL_S = 0.3
 """Seconds between two words of a stream."""
+_ANSWER_INTERVAL_S = 0.03
+"""Seconds between two words of an answer."""
 
 _SLOW_S = 10.0
 _MAX_SLOW_S = 3600.0
@@ -174,6 +177,13 @@ def _echo(text: str, turn: ReceivedMessage) -> Plan:
     return completes(Artifact(artifact_id="artifact-1", parts=parts or (Part(text="nothing?"),)))
 
 
+def _answer(text: str, turn: ReceivedMessage) -> Plan:
+    """Answer word by word; return the files and objects of the message, if it has any."""
+    if any(part.text is None for part in turn.message.parts):
+        return _echo(text, turn)
+    return streams(*re.findall(r"\S+\s*", answer_to(text)), every=_ANSWER_INTERVAL_S)
+
+
 def _stream(text: str, _turn: ReceivedMessage) -> Plan:
     words = text.split() or ["one", "word", "after", "the", "other"]
     return streams(*(f"{word} " for word in words), every=_WORD_INTERVAL_S)
@@ -186,7 +196,7 @@ def _slow(text: str, _turn: ReceivedMessage) -> Plan:
     except ValueError:
         seconds, rest = _SLOW_S, text
     if not 0 <= seconds <= _MAX_SLOW_S:
-        return rejects(f"the seconds have to be between 0 and {_MAX_SLOW_S:g}")
+        return rejects(f"the seconds must be between 0 and {_MAX_SLOW_S:g}")
     quarters = [
         Step(state=TaskState.WORKING, after=seconds / 4 if percent else 0, says=f"{percent} %")
         for percent in (0, 25, 50, 75)
@@ -211,7 +221,7 @@ def _data(text: str, _turn: ReceivedMessage) -> Plan:
     try:
         value = json.loads(text) if text else {"answer": 42}
     except (ValueError, RecursionError):
-        return rejects("what stands behind the word data has to be JSON")
+        return rejects("the text after the word data must be JSON")
     return completes(Part(data=value))
 
 
@@ -237,22 +247,24 @@ def _says(
 _AS_ASKED = "as you asked"
 
 WORDS: Mapping[str, DemoCommand] = {
-    "echo": DemoCommand("TEXT", "says it again, as it does with all other messages", _echo),
-    "stream": DemoCommand("TEXT", "says it again, word by word", _stream),
+    "echo": DemoCommand("TEXT", "repeats the text, and files and objects beside it", _echo),
+    "stream": DemoCommand("TEXT", "repeats the text, one word every 0.3 s", _stream),
     "slow": DemoCommand("SECONDS TEXT", "takes that long, and reports its progress", _slow),
-    "forever": DemoCommand("", "never gets anywhere; cancel it", _forever),
+    "forever": DemoCommand("", "works until the task is cancelled", _forever),
     "ask": DemoCommand(
-        "QUESTION", "asks a question, and waits for the answer", _says(asks, "What is your name?")
+        "QUESTION", "asks for input (INPUT_REQUIRED)", _says(asks, "What is your name?")
     ),
-    "auth": DemoCommand("", f"waits for an authorization, for {_AUTHORIZED_AFTER_S:g} s", _auth),
-    "fail": DemoCommand("REASON", "fails", _says(fails, _AS_ASKED)),
-    "reject": DemoCommand("REASON", "refuses", _says(rejects, _AS_ASKED)),
-    "crash": DemoCommand("REASON", "raises", _says(crashes, _AS_ASKED)),
+    "auth": DemoCommand(
+        "", f"waits {_AUTHORIZED_AFTER_S:g} s for authorization (AUTH_REQUIRED)", _auth
+    ),
+    "fail": DemoCommand("REASON", "ends the task as failed", _says(fails, _AS_ASKED)),
+    "reject": DemoCommand("REASON", "ends the task as rejected", _says(rejects, _AS_ASKED)),
+    "crash": DemoCommand("REASON", "raises an exception in the agent", _says(crashes, _AS_ASKED)),
     "message": DemoCommand(
-        "TEXT", "answers by a message, without a task", _says(replies, "Hello.")
+        "TEXT", "replies with a message, without a task", _says(replies, "Hello.")
     ),
     "file": DemoCommand("NAME", "sends a file", _file),
-    "data": DemoCommand("JSON", "sends an object", _data),
+    "data": DemoCommand("JSON", "sends a JSON object", _data),
     "help": DemoCommand("", "lists these words", _help),
 }
 
@@ -264,7 +276,7 @@ def behaviour(turn: ReceivedMessage) -> Plan | Message:
         return completes(f"You said: {text}" if text else "You said nothing.")
     first, _, rest = text.partition(" ")
     word = WORDS.get(first.lower())
-    return _echo(text, turn) if word is None else word.behaves(rest.strip(), turn)
+    return _answer(text, turn) if word is None else word.behaves(rest.strip(), turn)
 
 
 def help_text() -> str:
@@ -291,7 +303,7 @@ def card_of(card: AgentCard) -> AgentCard:
     return msgspec.structs.replace(
         card,
         name="Holdfast demo agent",
-        description="Does what the first word of a message says; 'help' lists the words.",
+        description="Answers a few questions, and fails on request: 'help' lists the words.",
         default_input_modes=("text/plain", "application/json", "application/octet-stream"),
         default_output_modes=("text/plain", "application/json"),
         skills=skills,
@@ -370,17 +382,17 @@ _SECONDS, _EVENTS = "SECONDS", "EVENTS"
 _LOST = Reset(after_execution=True)
 
 FAULTS: Mapping[str, Kind] = {
-    "ok": Kind("nothing: the request goes well", _always(None)),
-    "rate-limit": Kind("429, and when to come back", rate_limited, (_SECONDS, 1)),
-    "unavailable": Kind("503, and when to come back", unavailable, (_SECONDS, 1)),
+    "ok": Kind("no fault: the request succeeds", _always(None)),
+    "rate-limit": Kind("429 with Retry-After", rate_limited, (_SECONDS, 1)),
+    "unavailable": Kind("503 with Retry-After", unavailable, (_SECONDS, 1)),
     "bad-gateway": Kind("502 with the page of a proxy", _always(bad_gateway())),
-    "error": Kind("the agent answers with an error", _error, ("-CODE", -32603), -99_999),
-    "reset": Kind("a reset in place of taking the request in", _always(Reset())),
-    "lost": Kind("a reset after taking it in: no reply", _always(_LOST)),
-    "cut": Kind("the stream breaks off", _cut, (_EVENTS, 2)),
-    "end": Kind("the stream ends too early, in good order", _end, (_EVENTS, 2)),
-    "stall": Kind("the stream stops, and stays open", _stall, (_EVENTS, 2)),
-    "twice": Kind("an event of the stream comes twice", _twice, ("EVENT", 2), 1),
+    "error": Kind("an error reply with this code", _error, ("-CODE", -32603), -99_999),
+    "reset": Kind("connection reset before the message is executed", _always(Reset())),
+    "lost": Kind("connection reset after the message is executed", _always(_LOST)),
+    "cut": Kind("the stream is cut after some events", _cut, (_EVENTS, 2)),
+    "end": Kind("the stream ends too early, without an error", _end, (_EVENTS, 2)),
+    "stall": Kind("the stream stays open, and no more events arrive", _stall, (_EVENTS, 2)),
+    "twice": Kind("an event of the stream is repeated", _twice, ("EVENT", 2), 1),
     "delay": Kind("the reply is late", _delay, (_SECONDS, 3)),
     "garbage": Kind("bytes that are not HTTP", _always(Garbage())),
 }
@@ -402,7 +414,7 @@ def read_faults(text: str) -> tuple[WrittenFault, ...]:
     for name in filter(None, (word.strip() for word in text.split(","))):
         faults += read_faults(SETS[name]) if name in SETS else _read(name)
     if len(faults) > _MAX_FAULTS:
-        message = f"these are {len(faults)} faults; {_MAX_FAULTS} are enough for anybody"
+        message = f"at most {_MAX_FAULTS} faults are allowed ({len(faults)} given)"
         raise ValueError(message)
     return tuple(faults)
 
@@ -425,7 +437,7 @@ def _read(text: str) -> list[WrittenFault]:
     if value < kind.lowest or (_SECONDS in (kind.number or ()) and value > _MAX_SECONDS):
         maximum = f" and {_MAX_SECONDS}" if _SECONDS in (kind.number or ()) else ""
         range_text = f"{'between' if maximum else 'at least'} {kind.lowest}"
-        message = f"{text!r}: the number has to be {range_text}{maximum}"
+        message = f"{text!r}: the number must be {range_text}{maximum}"
         raise ValueError(message)
     name = match["name"] if number is None else f"{match['name']}:{number}"
     return [WrittenFault(name, kind.make(value))] * int(match["times"] or 1)

@@ -212,12 +212,12 @@ def _announce(url: str, *, has_faults: bool) -> None:
     if host.strip("[]") in _WILDCARDS:
         url = f"http://localhost:{port}"
     lines = [
-        f"A demo agent is at {url}; Ctrl-C stops it.",
-        *(["Each new message meets the faults, one request after the other."] * has_faults),
+        f"The demo agent listens at {url}; Ctrl-C stops it.",
+        *(["The requests of each new message meet the faults, in order."] * has_faults),
         "In another terminal:",
         "",
-        f"  holdfast send -a {url} hello",
-        f"  holdfast send -a {url} --stream 'stream one word after the other'",
+        f"  holdfast send -a {url} 'How far is the Moon?'",
+        f"  holdfast send -a {url} --stream 'Tell me a story'",
         f"  holdfast chat -a {url}",
         f"  holdfast send -a {url} help",
         "",
