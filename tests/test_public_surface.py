@@ -7,7 +7,6 @@ import functools
 import importlib
 import inspect
 import itertools
-import math
 import pydoc
 import re
 import subprocess
@@ -24,6 +23,7 @@ from tests.kit.docstrings import (
     option_names,
     parameters,
     public_texts,
+    section,
     spellings,
 )
 from tests.kit.public_names import PUBLIC, SUBJECTS
@@ -1205,18 +1205,25 @@ def test_a_docstring_names_every_option_that_is_passed_by_keyword():
     assert {name: options for name, options in missing.items() if options} == {}
 
 
-def test_a_docstring_states_every_default_that_is_a_number():
+def test_a_docstring_states_every_default_that_is_not_empty():
     wrong = [
         f"{name}: {parameter}={default!r}"
         for name, text in TEXTS.items()
         for parameter, default in parameters(text, RETURNED).items()
-        if isinstance(default, int | float)
-        and not isinstance(default, bool | enum.Enum)
-        and 0 < abs(default) < math.inf
-        and not any(each in inherited_entries(text)[parameter] for each in spellings(default))
+        if (words := spellings(default))
+        and not any(word in inherited_entries(text)[parameter] for word in words)
     ]
 
     assert wrong == []
+
+
+def test_a_docstring_says_what_is_returned_and_not_its_type():
+    types = re.compile(r"[^:]*: |.*:$")  # before a colon, readers of the format expect a type
+    returned = {
+        name: section(text.doc, "Returns").partition("\n")[0] for name, text in TEXTS.items()
+    }
+
+    assert [name for name, line in returned.items() if types.match(line)] == []
 
 
 def test_single_backticks_of_a_docstring_lead_to_a_public_name():

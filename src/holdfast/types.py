@@ -379,8 +379,8 @@ class TaskArtifactUpdateEvent(WireValue, frozen=True, kw_only=True):
         task_id: Id of the task.
         context_id: Conversation of the task.
         artifact: The artifact, or the chunk to append.
-        append: Whether to append the parts to the artifact with the same id.
-        last_chunk: Whether the artifact is complete.
+        append: Whether to append the parts to the artifact with the same id; False by default.
+        last_chunk: Whether the artifact is complete; False by default.
         metadata: A JSON object.
     """
 

@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import importlib
 import inspect
+import math
 import re
 import textwrap
 import typing
@@ -163,12 +164,25 @@ def option_names(text):
             yield parameter, list(OPTION_TYPES[match[1]].__annotations__)
 
 
-def spellings(number):
-    """How a docstring may write a default."""
-    yield from (f"{number:g}", f"{number:,}", f"{number:,.0f}")
-    if isinstance(number, int):
-        yield oct(number)
-        yield from (f"{number / 1024**power:g} {'KMG'[power - 1]}iB" for power in (1, 2, 3))
+def spellings(default):
+    """How a docstring may write a default; empty for one that it need not state."""
+    match default:
+        case bool():
+            return [
+                f"{default} by default",
+                f"{default}, the default",
+                f"the default is {default}",
+            ]
+        case enum.Enum() | 0:
+            return []
+        case int() | float() if math.isfinite(default):
+            powers = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+            sizes = [f"{default / size:g} {unit}" for unit, size in powers.items()]
+            return [f"{default:g}", f"{default:,}", f"{default:,.0f}", oct(int(default)), *sizes]
+        case str() if default.strip():
+            return [default]
+        case _:
+            return []
 
 
 def examples(doc):

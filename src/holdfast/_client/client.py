@@ -374,8 +374,8 @@ class Client(ClosingContext):
                 a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
-            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-            message.
+            The answer, which is a completed task, a task that waits for input
+            (`Answer.needs_input`), or a message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.

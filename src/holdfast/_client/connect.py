@@ -532,8 +532,8 @@ async def ask(
             ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
 
     Returns:
-        The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-        message.
+        The answer, which is a completed task, a task that waits for input (`Answer.needs_input`),
+        or a message.
 
     Raises:
         A2AError: The call failed; ``executed`` says whether the agent executed the message.

@@ -477,8 +477,8 @@ class EventStream:
         """Wait for the answer, until the task is terminal or needs input.
 
         Returns:
-            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-            message.
+            The answer, which is a completed task, a task that waits for input
+            (`Answer.needs_input`), or a message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.

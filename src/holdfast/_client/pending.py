@@ -156,8 +156,8 @@ class PendingCall:
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Returns:
-            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-            message.
+            The answer, which is a completed task, a task that waits for input
+            (`Answer.needs_input`), or a message.
 
         Raises:
             OutcomeUnknownError: No task of the message was found, which ends the call. If the

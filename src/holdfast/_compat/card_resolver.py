@@ -78,7 +78,8 @@ class A2ACardResolver(ClosingContext):
         engine: The HTTP engine, as for `connect`.
         tls: TLS settings, without ``engine``.
         card_verifier: Verifies the signatures of cards, as for `connect`.
-        require_signature: Whether a card without a verified signature is an error.
+        require_signature: Whether a card without a verified signature is an error; False by
+            default.
         env: Wall time, randomness and ids; None for the system's.
 
     Raises:

@@ -57,8 +57,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         streaming: Whether to use streams if the agent offers them; otherwise tasks are polled.
+            True by default.
         polling: Whether `Client.send_message` asks the agent to return immediately; the caller
-            then polls the task.
+            then polls the task. False by default.
         engine: The HTTP engine: an `HttpEngine` or an ``aiohttp.ClientSession``, which is not
             closed; None for an engine for each client.
         grpc_channel_factory: Creates gRPC channels, which are never closed; see `connect`.

@@ -86,7 +86,7 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_
         other_verb: HTTP method that some agents expect instead: the text of the specification and
             its protocol buffers differ.
         path: Path of the REST binding; ``{name}`` is replaced by that member of the request.
-        streaming: The response is a stream of events.
+        streaming: Whether the response is a stream of events; False by default.
         capability: Member of `AgentCapabilities` that the card must declare; None for none.
         method_v03: JSON-RPC method of protocol 0.3; empty if there is none.
         path_v03: Path of the REST binding in 0.3; ``{name}`` is replaced by that member of its

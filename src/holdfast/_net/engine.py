@@ -234,7 +234,7 @@ def connection_error(
         failure: The kind of failure.
         reason: The system's description of it.
         sent: Whether a byte of the request may have left.
-        transient: Whether a retry may succeed.
+        transient: Whether a retry may succeed; True by default.
     """
     text = _FAILURE_TEXTS[failure]
     return A2AConnectionError(

@@ -282,7 +282,7 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
         auth: The source of credentials; None for no credentials.
         attempt: Number of the attempt, from 1.
         is_retried: Whether to retry the call where that is safe; False if the code that makes the
-            call retries itself.
+            call retries itself. True by default.
         progress: The progress of the call.
     """
 

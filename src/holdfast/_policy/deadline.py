@@ -35,7 +35,7 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         timeout: Seconds from the start of the wait to the deadline.
         at: The time, in seconds on the event loop's clock.
         ends_at_first_event: Whether the deadline ends with the first event of a stream, which may
-            then take any time.
+            then take any time. False by default.
     """
 
     name: str

@@ -58,7 +58,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             finite.
         max_delay: Largest value of the bound, in seconds, 30 by default; 0 or more, and finite.
         jitter: Whether to draw the wait evenly between zero and the bound; if False, the wait is
-            the bound.
+            the bound. True by default.
         max_retry_after: Longest Retry-After to wait for, in seconds, 60 by default; 0 or more.
         retry_predicate: Function that gets the error; False stops the retries. None, the default,
             retries whatever is safe to retry.

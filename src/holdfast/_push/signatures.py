@@ -51,8 +51,8 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
             accepted here too.
         max_age: Maximum age in seconds after ``iat``, whatever ``exp`` allows, 300 by default.
         leeway: Accepted difference of the agent's clock, in seconds, 60 by default.
-        body_digest: Require a digest of the body (``request_body_sha256``). If there is one, it is
-            compared in any case.
+        body_digest: Whether to require a digest of the body (``request_body_sha256``); True by
+            default. A digest is compared in any case.
         max_tokens: Maximum number of unexpired tokens that are remembered, so that none is used
             twice; 10,000 by default. Beyond it deliveries are deferred (HTTP 503).
 

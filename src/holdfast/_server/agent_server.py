@@ -70,7 +70,7 @@ class A2AServer:
             It runs last; sign the card there.
         task_store: An SDK ``TaskStore``; None for one in memory, whose tasks end with the process.
         push: Whether clients may register push notifications (A2A 4.3.3), or the SDK's store for
-            their configurations.
+            their configurations; False by default.
         push_sender: An SDK ``PushNotificationSender`` to use instead of the server's own; the
             server does not check where it connects to.
         push_url_validator: Returns whether a URL is allowed, before its push configuration is
@@ -84,7 +84,7 @@ class A2AServer:
             certificate authority; the server does not close it. None for an engine that the server
             owns, without proxies.
         versions: Protocol versions to serve, the preferred one first: ``"1.0"`` and ``"0.3"``.
-        streaming: Whether answers can be streamed.
+        streaming: Whether answers can be streamed; True by default.
         extensions: Extensions that the agent supports: URIs, or `AgentExtension` for more detail.
         authenticate: Function or coroutine function that takes the headers of a request (names in
             lower case) and returns the name of the caller, or None to refuse the request: HTTP
@@ -274,7 +274,8 @@ class A2AServer:
 
         Args:
             url: The address at which clients reach the application.
-            bindings: The bindings to serve, the preferred one first; not ``"GRPC"``.
+            bindings: The bindings to serve, the preferred one first: ``JSONRPC`` and ``HTTP+JSON``
+                by default; not ``GRPC``.
 
         Raises:
             ValueError: The address is not an http(s) URL, or a binding is unknown or ``"GRPC"``.
@@ -335,10 +336,11 @@ class A2AServer:
         an exception, there is no grace.
 
         Args:
-            host: The address to listen on; if that is every address of the machine, ``url`` is
-                required.
+            host: The address to listen on, 127.0.0.1 by default; if that is every address of the
+                machine, ``url`` is required.
             port: The port; 0 for a free one.
-            bindings: The bindings to serve, the preferred one first; gRPC has its own port.
+            bindings: The bindings to serve, the preferred one first: ``JSONRPC`` and ``HTTP+JSON``
+                by default; gRPC has its own port.
             url: The address at which clients reach the agent, if it differs from the address to
                 listen on.
             grpc_port: The port for gRPC; 0 for a free one.
@@ -391,10 +393,11 @@ class A2AServer:
         work in the main thread only; in another thread, cancel this call.
 
         Args:
-            host: The address to listen on; if that is every address of the machine, ``url`` is
-                required.
+            host: The address to listen on, 127.0.0.1 by default; if that is every address of the
+                machine, ``url`` is required.
             port: The port, 8000 by default; 0 for a free one.
-            bindings: The bindings to serve, the preferred one first; gRPC has its own port.
+            bindings: The bindings to serve, the preferred one first: ``JSONRPC`` and ``HTTP+JSON``
+                by default; gRPC has its own port.
             url: The address at which clients reach the agent, if it differs from the address to
                 listen on.
             grpc_port: The port for gRPC; 0 for a free one.

@@ -177,8 +177,8 @@ class AgentTurn:
         Args:
             content: The artifact, or its parts. An artifact without an id gets a new one.
             name: Name for display; None for the artifact's own name.
-            append: Whether to append the parts to the artifact with this id.
-            last_chunk: Whether the artifact is complete.
+            append: Whether to append the parts to the artifact with this id; False by default.
+            last_chunk: Whether the artifact is complete; True by default.
 
         Returns:
             The artifact's id.

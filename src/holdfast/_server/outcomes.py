@@ -133,7 +133,8 @@ def fail(text: str, *, retryable: bool = False, retry_after: float | None = None
 
     Args:
         text: The status message.
-        retryable: Whether a retry may succeed; always so if ``retry_after`` is given.
+        retryable: Whether a retry may succeed; always so if ``retry_after`` is given. False by
+            default.
         retry_after: Seconds after which to retry; None for no advice.
 
     Raises:

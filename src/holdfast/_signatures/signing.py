@@ -58,8 +58,8 @@ def sign_card(
         card: The card or its JSON object, as it will be served; not modified.
         key: Private key: PEM, a JSON Web Key, or an object of the library ``cryptography``.
         key_id: Id of the key (``kid``), by which verifiers find the public key.
-        algorithm: Algorithm, by its name in RFC 7518; it must suit the key.
-        key_url: URL where the public key is published (``jku``).
+        algorithm: Algorithm, by its name in RFC 7518, ``ES256`` by default; it must suit the key.
+        key_url: URL where the public key is published (``jku``); none by default.
 
     Returns:
         The card with the new signature after the existing ones.

@@ -117,7 +117,8 @@ class FakeAgent:
     Args:
         behaviour: The outcome of each message: a function that takes a `ReceivedMessage`, or a
             fixed `Plan`, `Message` or text; by default it echoes.
-        url: Its origin in process; on a socket the real address is used.
+        url: Its origin in process, ``http://agent.test`` by default; on a socket the real address
+            is used.
         bindings: The bindings that its card offers, in order; it supports JSONRPC and HTTP+JSON.
         versions: Protocol versions that it supports, ``"1.0"`` and ``"0.3"``; its card is one of
             1.0, one of 0.3, or both in one.
@@ -126,8 +127,8 @@ class FakeAgent:
             another.
         token: A bearer token that every operation requires; None for none.
         cancel_takes: Seconds from a cancel request until the task is CANCELED; None for never.
-        records_messages: Whether messages appear in a task's history.
-        lists_tasks: Whether it has a list of tasks.
+        records_messages: Whether messages appear in a task's history; True by default.
+        lists_tasks: Whether it has a list of tasks; True by default.
         contexts: Handling of an unknown context id of a message: ``"taken"`` uses it, as real
             agents do; ``"refused"`` answers with an error; ``"ignored"`` makes a new one.
         streaming: Whether it streams, or a `Streaming` with the details; True, the default,

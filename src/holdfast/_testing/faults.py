@@ -51,7 +51,7 @@ class Reset(Fault, frozen=True, kw_only=True):
     not read.
 
     Attributes:
-        after_execution: Whether the agent executes the request before.
+        after_execution: Whether the agent executes the request before; False by default.
         after_events: Events that still arrive, after the agent has executed the request; None for
             a reset instead of a reply.
     """
@@ -67,7 +67,8 @@ class Stall(Fault, frozen=True, kw_only=True):
         phase: The timeout that expires. ``"connect"``: no connection is made (in process only,
             see `LoopbackServer.stall`). ``"first_byte"``: no reply starts. ``"idle"``: the reply
             stops in the middle, after the agent has executed the request.
-        after_execution: Whether the agent executes the request before; for ``"first_byte"``.
+        after_execution: Whether the agent executes the request before; for ``"first_byte"``. False
+            by default.
         after_events: Events that still arrive; for ``"idle"``.
         after_bytes: Bytes of the body that still arrive after these; for ``"idle"``.
     """
@@ -83,8 +84,8 @@ class Delay(Fault, frozen=True, kw_only=True):
 
     Attributes:
         seconds: The delay.
-        after_execution: Whether the reply is delayed. If not, the request is delayed, and is
-            executed even if the client has left by then.
+        after_execution: Whether the reply is delayed; True by default. If not, the request is
+            delayed, and is executed even if the client has left by then.
     """
 
     seconds: float
@@ -102,7 +103,7 @@ class Cut(Fault, frozen=True, kw_only=True):
         after_events: Events that still arrive.
         after_bytes: Bytes of the body that still arrive after these, within the next event.
         clean: Whether the body ends as if it were complete, as when a proxy ends a stream that
-            takes too long.
+            takes too long. False by default.
     """
 
     after_events: int = 0
@@ -125,7 +126,7 @@ class Garbage(Fault, frozen=True, kw_only=True):
 
     Attributes:
         data: The bytes.
-        after_execution: Whether the agent executes the request before.
+        after_execution: Whether the agent executes the request before; False by default.
     """
 
     data: bytes = b"\x15\x03\x01 this is not HTTP\r\n\r\n"
@@ -139,7 +140,7 @@ class Respond(Fault, frozen=True, kw_only=True):
         status: HTTP status.
         headers: Headers; names in lower case.
         body: The body.
-        after_execution: Whether the agent executes the request before.
+        after_execution: Whether the agent executes the request before; False by default.
     """
 
     status: int
@@ -154,13 +155,15 @@ class Fail(Fault, frozen=True, kw_only=True):
     Attributes:
         code: JSON-RPC code, -32603 (internal error) by default; over HTTP+JSON, the status and
             reason that belong to it.
-        message: The error's message.
+        message: The error's message; "internal error" by default.
         retry_after: Seconds in a ``google.rpc.RetryInfo``; None for none.
         data: JSON-RPC ``error.data`` instead of typed details; None for typed details.
-        after_execution: Whether the agent executes the request before, as real agents do.
+        after_execution: Whether the agent executes the request before, as real agents do. False by
+            default.
         after_events: Events of a stream before the error, which is its last event; None for an
             error instead of a stream.
-        named: Whether that event has the type ``error``, as official servers send it.
+        named: Whether that event has the type ``error``, as official servers send it. True by
+            default.
     """
 
     code: int = -32603
@@ -200,7 +203,7 @@ def bad_gateway(*, after_execution: bool = False) -> Respond:
     """Return a reply with HTTP 502 and the HTML page of a proxy.
 
     Args:
-        after_execution: Whether the agent executes the request before.
+        after_execution: Whether the agent executes the request before; False by default.
     """
     return Respond(
         status=HTTPStatus.BAD_GATEWAY,

@@ -46,11 +46,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         message: Text of a message besides the status, which the history keeps; None for none. The
             official server sends no such messages for a task, others do.
         artifacts: Artifacts of this step; one with a known id replaces the earlier one.
-        append: Whether the parts of the artifacts are appended to the earlier ones instead.
-        last_chunk: Whether the artifacts are marked as complete.
-        is_stored: Whether the agent stores it. A step that is not stored is emitted on streams
-            only, as by an agent that reports "failed" when it crashes, while GetTask reports
-            "working" forever.
+        append: Whether the parts of the artifacts are appended to the earlier ones instead; False
+            by default.
+        last_chunk: Whether the artifacts are marked as complete; False by default.
+        is_stored: Whether the agent stores it; True by default. A step that is not stored is
+            emitted on streams only, as by an agent that reports "failed" when it crashes, while
+            GetTask reports "working" forever.
 
     Raises:
         ValueError: `after` is negative, or `says` is given without a state.
@@ -198,7 +199,7 @@ def crashes(reason: str = "the agent crashed", *, after: float = 0.0) -> Plan:
     blocking SendMessage returns an internal error instead of the task.
 
     Args:
-        reason: Text of the internal error.
+        reason: Text of the internal error; "the agent crashed" by default.
         after: Seconds until the task is FAILED.
     """
     failed = Step(state=TaskState.FAILED, after=after)

@@ -53,7 +53,7 @@ class FaultProxy(Listener):
 
     Args:
         agent: The agent's origin: ``http://`` and a host on this machine or another.
-        host: The address to listen on; by default loopback only.
+        host: The address to listen on; by default 127.0.0.1, loopback only.
         port: The port; 0 for a free one.
 
     Raises:

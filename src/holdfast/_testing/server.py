@@ -32,7 +32,8 @@ def pick_free_port(host: str = "127.0.0.1") -> int:
     one twice within a short time.
 
     Args:
-        host: The address to listen on, IPv4 or IPv6, as in ``"::1"``; a name is resolved.
+        host: The address to listen on, IPv4 or IPv6, as in ``"::1"``, 127.0.0.1 by default; a name
+            is resolved.
 
     Raises:
         OSError: This machine has no such address.
@@ -55,7 +56,7 @@ class LoopbackServer(Listener):
 
     Args:
         agent: The agent.
-        host: The address to listen on; by default loopback only.
+        host: The address to listen on; by default 127.0.0.1, loopback only.
         port: The port; 0 for a free one.
 
     Attributes:

@@ -29,19 +29,21 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
     """Streaming of a fake agent; the defaults follow the specification.
 
     Attributes:
-        declared: Whether its card declares streaming.
-        verbs: The HTTP methods with which HTTP+JSON accepts a subscription.
+        declared: Whether its card declares streaming; True by default.
+        verbs: The HTTP methods with which HTTP+JSON accepts a subscription; GET and POST by
+            default.
         other_verb: The HTTP status for the other method: 405 or 404.
         snapshot: Whether the stream of an existing task starts with the task; on older servers it
-            does not.
+            does not. True by default.
         overlap: Number of events before its start that such a stream repeats, although the
             snapshot may contain them; at most those of the newest message.
         stays_open: Whether a stream continues after INPUT_REQUIRED, and with the task's next turn,
-            instead of ending there.
-        final_task: Whether a stream ends with the whole task, after the terminal status.
+            instead of ending there. False by default.
+        final_task: Whether a stream ends with the whole task, after the terminal status. False by
+            default.
         keep_alive: Seconds without an event after which a comment is sent; None for no comments.
-        line_end: The line ending.
-        pretty: Whether the JSON is indented, and sent in several lines of data.
+        line_end: The line ending; CR LF by default.
+        pretty: Whether the JSON is indented, and sent in several lines of data. False by default.
         piece: Bytes that are sent at a time, so that events and characters are split; None to send
             each event in one piece.
 

@@ -126,13 +126,13 @@ class NetworkReach(msgspec.Struct, frozen=True, kw_only=True):
     """Networks that a request may reach if its address came from a card or a redirect.
 
     Attributes:
-        inward: Scope of the user's own target; no more private one is reached. Link-local
-            addresses are reached only from there, since many of a machine's own devices have them,
-            and metadata services never.
+        inward: Scope of the user's own target, ``"public"`` by default; no more private scope is
+            reached. Link-local addresses are reached only from there, since many of a machine's
+            own devices have them, and metadata services never.
         allowed: Networks that are reached in any case.
-        is_strict: The reach holds for all connections of a client, for any address
-            (``reach="public"``); so a host whose IP address is unknown, as behind a proxy, is
-            refused.
+        is_strict: Whether the reach holds for all connections of a client, for any address
+            (``reach="public"``); then a host whose IP address is unknown, as behind a proxy, is
+            refused. False by default.
     """
 
     inward: NetworkScope = "public"

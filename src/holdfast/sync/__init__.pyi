@@ -125,7 +125,8 @@ class A2ACardResolver:
         engine: The HTTP engine, as for `connect`.
         tls: TLS settings, without ``engine``.
         card_verifier: Verifies the signatures of cards, as for `connect`.
-        require_signature: Whether a card without a verified signature is an error.
+        require_signature: Whether a card without a verified signature is an error; False by
+            default.
         env: Wall time, randomness and ids; None for the system's.
 
     Raises:
@@ -480,8 +481,8 @@ class Client:
                 a lost reply: the client's own, ``"reconcile"``, by default).
 
         Returns:
-            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-            message.
+            The answer, which is a completed task, a task that waits for input
+            (`Answer.needs_input`), or a message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
@@ -1732,8 +1733,8 @@ class EventStream:
         """Wait for the answer, until the task is terminal or needs input.
 
         Returns:
-            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-            message.
+            The answer, which is a completed task, a task that waits for input
+            (`Answer.needs_input`), or a message.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
@@ -1876,8 +1877,8 @@ class PendingCall:
                 default), ``timeouts`` (the client's `Timeouts` by default).
 
         Returns:
-            The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-            message.
+            The answer, which is a completed task, a task that waits for input
+            (`Answer.needs_input`), or a message.
 
         Raises:
             OutcomeUnknownError: No task of the message was found, which ends the call. If the
@@ -1949,8 +1950,8 @@ def ask(
             ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
 
     Returns:
-        The answer: a completed task, a task that waits for input (`Answer.needs_input`), or a
-        message.
+        The answer, which is a completed task, a task that waits for input (`Answer.needs_input`),
+        or a message.
 
     Raises:
         A2AError: The call failed; ``executed`` says whether the agent executed the message.

@@ -74,8 +74,8 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
         device_authorization_endpoint: Issues device codes, for `DeviceCode`.
         revocation_endpoint: Revokes tokens (RFC 7009).
         token_endpoint_auth_methods_supported: Authentication methods for clients.
-        authorization_response_iss_parameter_supported: The server sends its issuer in browser
-            redirects (RFC 9207).
+        authorization_response_iss_parameter_supported: Whether the server sends its issuer in
+            browser redirects (RFC 9207); False by default.
         code_challenge_methods_supported: PKCE methods (RFC 7636). `AuthorizationCode` needs
             ``S256``, the default for a server that you describe yourself.
 

@@ -49,10 +49,11 @@ class RetryTransport(ClientTransport):
         max_delay: Largest value of that bound, in seconds, 30 by default.
         retry_predicate: Returns whether a retry may help.
         on_retry: Called before each wait.
-        resend_ambiguous: Whether to send a message again that the agent may have executed.
+        resend_ambiguous: Whether to send a message again that the agent may have executed; False
+            by default.
         max_retry_after: Longest hint of a server to wait for, in seconds, 60 by default.
         timeout: Seconds for a call with all its attempts; None for no limit.
-        budget: The retry budget; None for none.
+        budget: The retry budget; ``"standard"`` by default, None for no budget.
         env: Source of wall time and random numbers; None for the system's.
 
     Raises:

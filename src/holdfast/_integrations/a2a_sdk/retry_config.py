@@ -74,9 +74,9 @@ class RetryConfig:
             the wait in seconds; may be a coroutine function. It only listens: its exceptions
             are logged, and it is cancelled after 10 s; the time of the wait passes meanwhile.
         resend_ambiguous: Whether an operation that must not run twice (SendMessage,
-            SendStreamingMessage, CreateTaskPushNotificationConfig) is sent again even if the
-            agent may have executed it. By default it is retried only if the failure shows that it
-            was not executed, whatever the predicate returns.
+            SendStreamingMessage, CreateTaskPushNotificationConfig) is sent again even if the agent
+            may have executed it; False by default. Then it is retried only if the failure shows
+            that it was not executed, whatever the predicate returns.
         max_retry_after: Longest hint of a server (such as Retry-After) to wait for, in seconds, 60
             by default. A hint is a lower bound of the wait, also beyond `max_delay`; a longer one
             ends the call at once.

@@ -24,7 +24,8 @@ class CardVerification(msgspec.Struct, frozen=True, kw_only=True):
         algorithm: Algorithm of the decisive signature.
         number: Position of that signature in the card, from 1; None for none.
         unsigned: Members of the card that the signature does not cover; they are not used.
-        is_for_now: Whether the outcome is temporary, because keys could not be fetched.
+        is_for_now: Whether the outcome is temporary, because keys could not be fetched. False by
+            default.
     """
 
     outcome: CardOutcome
