@@ -1,12 +1,12 @@
-"""The caller's end of the pipe: a client in a process of its own, which calls agents on bad days.
+"""The calling process of a client: reads calls from standard input, and writes their outcomes.
 
 It reads one line of JSON on standard input, the calls to make: ``{"calls": [{"call": id, "url":
-where the card is, "text": what to send}, ...], "every": seconds from one to the next, "limit":
-seconds that one may take}``. The first one is made alone: it pays for what is imported and set up
-once. A new client is made for each call, and has the card before the call begins, so that no call
-gains or loses by others. Each call ends in one line on standard output:
-what it was told, the text that it was given, and how long it took. One line more goes out for each
-connection, with its port, just before it is tried: those that are refused are seen by nobody else.
+address of the card, "text": message}, ...], "every": seconds from one call to the next, "limit":
+seconds that a call may take}``. The first call is made alone, because it includes the time of
+imports and set-up. Each call has a new client, which has the card before the call begins, so that
+calls do not affect each other. Each call ends in one line on standard output: its errors, its
+text, and its duration. Another line, with its port, is written for each connection just before it
+is attempted: a refused connection is seen by no other process.
 
 Only the standard library is needed, so that every Python can import this.
 """
@@ -80,12 +80,12 @@ def run(caller: Caller, *distributions: str, settings: Sequence[str] = ()) -> No
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "socket.connect" and isinstance(arguments[1], tuple):
-            _tell(tries=arguments[1][1])
+            _write(tries=arguments[1][1])
 
     logging.disable()  # only standard output counts
     sys.addaudithook(watch)
     versions = {name: version(name) for name in distributions}
-    _tell(versions=versions, settings=settings, python=sys.version.split()[0])
+    _write(versions=versions, settings=settings, python=sys.version.split()[0])
     for line in sys.stdin:
         asyncio.run(_make(caller, **json.loads(line)))
 
@@ -108,13 +108,13 @@ async def _call(caller: Caller, limit: float, call: str, url: str, text: str) ->
         try:
             async with asyncio.timeout(limit) as bound:
                 got = await send(call, text)
-        except Exception as failure:  # noqa: BLE001  whatever a client raises is what is told
+        except Exception as failure:  # noqa: BLE001  any exception of a client is its outcome
             error = failure
         seconds = time.perf_counter() - began
-    told = [] if error is None else _causes(error)
+    errors = [] if error is None else _causes(error)
     if error is not None and bound.expired():
-        told = [[f"no end within {limit:g} s", ""]]
-    _tell(call=call, told=told, text=got, seconds=seconds)
+        errors = [[f"no end within {limit:g} s", ""]]
+    _write(call=call, errors=errors, text=got, seconds=seconds)
 
 
 def _causes(error: BaseException) -> list[list[str]]:
@@ -127,5 +127,5 @@ def _causes(error: BaseException) -> list[list[str]]:
     return causes
 
 
-def _tell(**facts: object) -> None:
+def _write(**facts: object) -> None:
     print(json.dumps(facts), flush=True)

@@ -1,12 +1,11 @@
 """Paths to an agent on loopback, each of which applies one fault to the first message.
 
-A path is for one call: an address of its own, which passes on to the agent all that is asked of
-it, but for the first message. What happens to that is one of `faults`; whatever comes later meets
-none. `Paths` serves the card of each path, which names its address, and tells which faults came to
-pass, so that nothing is counted that did not happen.
+A path is for one call: its address forwards all requests to the agent, except for the first
+message, which meets one of `faults`. Later requests meet none. `Paths` serves the card of each
+path, which names its address, and reports which faults occurred, so that only these are counted.
 
-It knows of HTTP and of the official server what it needs: JSON-RPC in a body with its length, one
-request on each connection, and streams whose chunks are one event each.
+It implements the part of HTTP that the official server uses: JSON-RPC in a body with its length,
+one request on each connection, and streams whose chunks are one event each.
 """
 
 from __future__ import annotations

@@ -3,18 +3,18 @@
     python benchmarks/outage.py [--seeds 100] [--curves docs/pictures/outage_curves.json]
     python benchmarks/outage.py --least
 
-Many clients call one server, which is away for a while: it refuses all at once, or takes requests
-and does nothing with them. Time is virtual, and nothing but the network and the server is a model:
-what a client does is decided by Holdfast's own policies, one set of their state for each client,
-as in as many processes. Where its breaker refuses, a call that was tried before waits for the
-circuit, as in Holdfast, and a new one has failed. The server works first come, first served, and
-does not notice when a caller has given up: that is what keeps overloaded servers down (Bronson et
-al., "Metastable Failures in Distributed Systems", HotOS 2021).
+Many clients call one server, which fails for a while: it refuses each request at once, or accepts
+requests and does not process them. Time is virtual. Only the network and the server are models:
+the clients decide by Holdfast's own policies, with separate state for each client, as in separate
+processes. If its circuit is open, a call that was tried before waits for the circuit, as in
+Holdfast, and a new call fails. The server processes requests in order, and does not notice that a
+caller has timed out: that keeps overloaded servers overloaded (Bronson et al., "Metastable
+Failures in Distributed Systems", HotOS 2021).
 
-- amplification: attempts made while the server is away, for each call of that time.
-- detection: seconds until half of the clients leave the server alone.
-- recovery: seconds from the end of the outage to the first five in which 95 % of the calls go
-  well.
+- amplification: attempts per call during the outage.
+- detection: seconds until half of the clients have stopped calling the server.
+- recovery: seconds from the end of the outage to the first five seconds in which 95 % of the calls
+  succeed.
 
 It fails if a figure of the design is not reached: an amplification of at most 1.05 with the
 budget and 0.5 with the breaker, and recovery from a stall of 15 s within 10 s, for every seed.
@@ -165,7 +165,7 @@ class Seconds:
         self.counts[second] = self.counts.get(second, 0) + 1
 
     def between(self, first: float, last: float) -> int:
-        """What was counted from one full second up to another one."""
+        """Return the count from one full second up to another one."""
         return sum(self.counts.get(second, 0) for second in range(int(first), int(last)))
 
 
@@ -174,10 +174,10 @@ class Outcome:
     """Outcomes of one run.
 
     Attributes:
-        amplification: Attempts for each call, while the server was away.
-        detection: Seconds until half of the clients left it alone; infinity for never.
-        recovery: Seconds from the end of the outage until calls go well; infinity for never.
-        goodput: Share of the calls of each second that went well.
+        amplification: Attempts per call during the outage.
+        detection: Seconds until half of the clients have stopped calling; infinity for never.
+        recovery: Seconds from the end of the outage until calls succeed; infinity for never.
+        goodput: Share of successful calls by the second in which they began.
     """
 
     amplification: float
@@ -214,7 +214,7 @@ class Simulation:
         self._at(self._end, self._come_back, None)
 
     def run(self) -> Outcome:
-        """Runs it to its end."""
+        """Run it to its end."""
         while self._events:
             self.now, _, happens, subject = heapq.heappop(self._events)
             if self.now > self._stop + DEADLINE:
@@ -223,9 +223,9 @@ class Simulation:
         self._events.clear()  # they know this object
         noticed = sorted(self._noticed.values())
         half = self.outage.clients // 2
-        away = (WARM_UP, self._end)
+        outage = (WARM_UP, self._end)
         return Outcome(
-            amplification=self.attempts.between(*away) / self.offered.between(*away),
+            amplification=self.attempts.between(*outage) / self.offered.between(*outage),
             detection=noticed[half] if len(noticed) > half else math.inf,
             recovery=self._recovery(),
             goodput=tuple(

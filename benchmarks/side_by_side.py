@@ -2,12 +2,12 @@
 
     python benchmarks/side_by_side.py [--calls 10] [--seed 1] [--clients "a2a-sdk;Holdfast"]
 
-A real agent on the official SDK streams a known text to each call. Each call goes along a path of
-its own, on which its first message meets one fault; see `faulty_paths`. Every client has the same
-schedule, an agent to itself and a process of its own; see `caller`. What a client tells its caller
-counts, and nothing is done by hand besides.
+A real agent on the official SDK streams a known text to each call. Each call has its own network
+path, on which its first message meets one fault; see `faulty_paths`. Every client has the same
+schedule, its own agent and its own process; see `caller`. Only the result that a client returns or
+raises counts.
 
-For each client and fault it tells:
+It prints for each client and fault:
 
 - success: calls that ended without an error.
 - executed twice: calls whose message the agent executed more than once, by its own record.
@@ -16,8 +16,8 @@ For each client and fault it tells:
 - the median and the longest of the seconds that calls took, the requests that one took on average,
   and the errors of those that failed.
 
-It fails if a fault did not come to pass, or a client fails where there is none. `--page FILE` puts
-the report into a page, between two lines that say so.
+It fails if a fault did not occur, or a client fails without a fault. `--page FILE` writes the
+report into a page, between two marked lines.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ class Outcome:
     """The outcome of one call.
 
     Attributes:
-        told: Class and message of the error and of what caused it; empty after a success.
+        errors: Class and message of the error and of its causes; empty after a success.
         text: What the client gave for an answer.
         seconds: How long it took.
         executions: How often the agent executed its message.
         requests: How many requests were made for it, that of the card aside.
     """
 
-    told: list[list[str]]
+    errors: list[list[str]]
     text: str
     seconds: float
     executions: int
@@ -135,12 +135,12 @@ class Outcome:
     def has_lost(self) -> bool:
         """Whether it passes for an answer and lacks a chunk, or has it in the wrong place."""
         lines = iter(self.text.splitlines())
-        return not self.told and not all(chunk in lines for chunk in WHOLE.splitlines())
+        return not self.errors and not all(chunk in lines for chunk in WHOLE.splitlines())
 
     @property
     def has_repeated(self) -> bool:
         """Whether it passes for an answer and has a chunk more than once."""
-        return not self.told and max(Counter(self.text.splitlines()).values(), default=0) > 1
+        return not self.errors and max(Counter(self.text.splitlines()).values(), default=0) > 1
 
 
 Report = dict[str, dict[str, list[Outcome]]]
@@ -194,7 +194,7 @@ async def calls_of(
         runs = [len(executions.get(message, ())) for message in set(path.messages)]
         end = ends[call]
         outcomes[call] = Outcome(
-            end["told"], end["text"], end["seconds"], sum(runs), path.requests
+            end["errors"], end["text"], end["seconds"], sum(runs), path.requests
         )
         check(client, path, outcomes[call])
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
@@ -235,7 +235,7 @@ def check(client: Client, path: CallPath, outcome: Outcome) -> None:
 
 def rows_of(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the figures of some calls of one client."""
-    failed = [outcome for outcome in outcomes if outcome.told]
+    failed = [outcome for outcome in outcomes if outcome.errors]
     seconds = [outcome.seconds for outcome in outcomes]
     return [
         f"{len(outcomes) - len(failed)} of {len(outcomes)}",
@@ -265,17 +265,17 @@ def _count(holds: Iterator[bool]) -> str:
     return str(sum(holds) or "-")
 
 
-def _told(outcomes: Sequence[Outcome]) -> str:
+def _error_counts(outcomes: Sequence[Outcome]) -> str:
     """Return the classes of the errors, with their causes."""
-    told = Counter(
+    counts = Counter(
         " from ".join(
             f"`{name}`" if name.isidentifier() else name
-            for name in list(dict.fromkeys(name for name, _ in outcome.told))[:3]
+            for name in list(dict.fromkeys(name for name, _ in outcome.errors))[:3]
         )
         for outcome in outcomes
-        if outcome.told
+        if outcome.errors
     )
-    return "; ".join(f"{count}: {what}" for what, count in told.most_common())
+    return "; ".join(f"{count}: {names}" for names, count in counts.most_common())
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -297,7 +297,9 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [line(heading), f"| {' | '.join(rule)} |", *map(line, rows)]
 
 
-def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -> list[str]:
+def lines_of(
+    report: Report, about_clients: Sequence[str], options: argparse.Namespace
+) -> list[str]:
     """The report, as Markdown."""
     clients = list(next(iter(report.values())))
     every = {
@@ -315,7 +317,7 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
         f"Timeout of a call: {LIMIT:g} s.",
         f"Load average at the start: {options.load:.1f}, on {os.cpu_count()} processors.",
         "",
-        *(f"- {line}" for line in told),
+        *(f"- {line}" for line in about_clients),
         "",
         "### All faults together",
         "",
@@ -326,7 +328,8 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
     ]
     for fault, by_client in report.items():
         rows = [
-            [client, *rows_of(outcomes), _told(outcomes)] for client, outcomes in by_client.items()
+            [client, *rows_of(outcomes), _error_counts(outcomes)]
+            for client, outcomes in by_client.items()
         ]
         heading = ["client", *COLUMNS, "errors of failed calls"]
         lines += ["", f"### {fault[0].upper()}{fault[1:]}", "", *table(heading, rows)]
@@ -356,17 +359,17 @@ async def measure(options: argparse.Namespace) -> list[str]:
     """One client after the other."""
     plan = schedule(options.faults, options.calls, options.seed)
     report: Report = {fault.name: {} for fault in options.faults}
-    told = []
+    about_clients = []
     for client in options.clients:
         print(f"{client.name} ...", file=sys.stderr, flush=True)
         outcomes, about = await calls_of(client, plan, options)
-        told.append(about)
+        about_clients.append(about)
         for fault in options.faults:
             mine = [outcomes[call] for call, met in plan.items() if met == fault and call != FIRST]
             report[fault.name][client.name] = mine
     if options.outcomes:
         keep(options.outcomes, report)
-    return lines_of(report, told, options)
+    return lines_of(report, about_clients, options)
 
 
 def _some_of(all_of_them: Sequence[Any]) -> Callable[[str], list[Any]]:

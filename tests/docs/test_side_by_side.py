@@ -36,9 +36,9 @@ def tables(text):
     return found
 
 
-def outcome(side_by_side, text="", told=(), executions=1):
+def outcome(side_by_side, text="", errors=(), executions=1):
     return side_by_side.Outcome(
-        told=list(told), text=text, seconds=1.0, executions=executions, requests=1
+        errors=list(errors), text=text, seconds=1.0, executions=executions, requests=1
     )
 
 
@@ -69,16 +69,16 @@ def test_the_same_faults_reach_the_sdk_and_holdfast(tmp_path, side_by_side):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "of yesterday" not in text
-    told = {
+    rows_by_fault = {
         heading: {client: figures for client, *figures in rows}
         for heading, [_, *rows] in tables(text).items()
     }
     columns = [name.lower() for name in side_by_side.COLUMNS]
     lost = columns.index("text lost")
-    assert told.pop("All faults together")["Holdfast"][1:5] == ["-"] * 4
-    assert len(told) == len(faults)
+    assert rows_by_fault.pop("All faults together")["Holdfast"][1:5] == ["-"] * 4
+    assert len(rows_by_fault) == len(faults)
     successes = {
-        client: [heading for heading, rows in told.items() if rows[client][0] == "1 of 1"]
+        client: [heading for heading, rows in rows_by_fault.items() if rows[client][0] == "1 of 1"]
         for client in ("a2a-sdk", "Holdfast")
     }
     assert successes == {
@@ -94,9 +94,11 @@ def test_the_same_faults_reach_the_sdk_and_holdfast(tmp_path, side_by_side):
             "Stream cut just before its end",
         ],
     }
-    assert told["Stream ended early in good order"]["a2a-sdk"][lost] == "1"
+    assert rows_by_fault["Stream ended early in good order"]["a2a-sdk"][lost] == "1"
     for heading in ("Reset before execution", "Stream cut by a reset"):
-        assert "ReadError" in told[heading]["a2a-sdk"][-1]  # an end of file is another one
+        assert (
+            "ReadError" in rows_by_fault[heading]["a2a-sdk"][-1]
+        )  # an end of file is another one
 
 
 def test_the_page_has_what_the_script_makes(side_by_side):
@@ -123,7 +125,7 @@ def test_text_is_compared_only_where_there_was_no_error(side_by_side):
         "twice": outcome(side_by_side, text + "chunk 2\n"),
         "mixed": outcome(side_by_side, text.replace("chunk 2\n", "") + "chunk 2\n"),
         "nothing": outcome(side_by_side),
-        "failed": outcome(side_by_side, "chunk 2\nchunk 2\n", told=[["ReadError", "cut"]]),
+        "failed": outcome(side_by_side, "chunk 2\nchunk 2\n", errors=[["ReadError", "cut"]]),
     }
 
     assert [name for name, one in cases.items() if one.has_lost] == ["short", "mixed", "nothing"]
