@@ -45,8 +45,8 @@ class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
         """The text of the answer; empty if there is none.
 
         It is the text of the message or of the task's artifacts. If a completed task has no
-        artifact with text, it is the text of the final status message. It never includes a
-        question: see `question`.
+        artifact with text, it is the text of the final status message. It never includes the
+        agent's question (`question`).
         """
         if self.message is not None:
             return self.message.text

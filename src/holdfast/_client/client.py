@@ -366,8 +366,9 @@ class Client(ClosingContext):
             poll_interval: Seconds between two polls of the task; the first polls are quicker; more
                 than 0, 2 by default.
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
-                timeout expires, before the task is over or needs input; the caller does not wait
-                for that: see `stream_message`. False by default.
+                timeout expires, before the task is terminal or needs input. The call does not
+                wait: the client cancels the task in the background, as `stream_message` describes.
+                False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -630,13 +631,13 @@ class Client(ClosingContext):
             poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
                 2 by default.
             cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
-                early, or is cancelled, or if the timeout expires, before the task is over or needs
-                input. The caller does not wait: the client cancels the task in the background, and
-                `close` waits for that. If the task is not known yet, the client waits up to 10 s
-                for the first event, and otherwise searches for the task (see ``on_unknown``); the
-                request to cancel has 10 s. If both fail, the agent continues with the task, and a
-                warning is logged. A message that was not sent by then is not sent. False by
-                default.
+                early, or is cancelled, or if the timeout expires, before the task is terminal or
+                needs input. The caller does not wait: the client cancels the task in the
+                background, and `Client.close` waits for that. If the task's id is unknown, the
+                client waits up to 10 s for the first event, and then searches for the task as for
+                a lost reply; the request to cancel has 10 s. If both fail, the agent continues
+                with the task, and a warning is logged. A message that was not sent by then is not
+                sent. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's

@@ -184,7 +184,8 @@ class Conversation:
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
-                timeout expires: see `Client.ask`. False by default.
+                timeout expires, as `Client.stream_message` does in the background. False by
+                default.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -250,8 +251,8 @@ class Conversation:
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
-                early, or is cancelled, or if the timeout expires: see `Client.stream_message`.
-                False by default.
+                early, or is cancelled, or if the timeout expires, as `Client.stream_message` does
+                in the background. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after

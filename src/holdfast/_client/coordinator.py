@@ -241,7 +241,8 @@ class Coordinator(ClosingContext):
             agent: The name of the agent.
             message: The `Content` to send: text, parts, a `Message` or its JSON object.
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
-                timeout expires: see `Client.ask`. False by default.
+                timeout expires, as `Client.stream_message` does in the background. False by
+                default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -301,8 +302,9 @@ class Coordinator(ClosingContext):
                 call also counts from the start of the fan-out, and includes its wait for a
                 concurrency slot.
             cancel_on_abandon: Whether to cancel the tasks that the fan-out stops waiting for,
-                because of a deadline or because it is closed, before they are over or need input.
-                It delays no result: see `Client.stream_message`. False by default.
+                because of a deadline or because it is closed, before they are terminal or need
+                input. It delays no result: each client cancels its task in the background, as
+                `Client.stream_message` describes. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after

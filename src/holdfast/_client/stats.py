@@ -28,7 +28,7 @@ class EndpointStats(msgspec.Struct, frozen=True, kw_only=True):
         version: The protocol version of the calls to it.
         answered: Number of successful calls, of all clients that share the `Endpoints`.
         attempts: Number of attempts, of the same clients.
-        circuit: State of its circuit breaker, or the manual override (see `Circuit`).
+        circuit: State of its circuit breaker, or the manual override of `Circuit`.
         failures: Number of consecutive failures.
         retry_after: Seconds until a call may pass; None if the circuit was opened manually.
         retry_tokens: Tokens left in the retry budget at its last change; None without a budget.

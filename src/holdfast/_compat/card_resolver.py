@@ -77,7 +77,8 @@ class A2ACardResolver(ClosingContext):
             `connect`.
         engine: The HTTP engine, as for `connect`.
         tls: TLS settings, without ``engine``.
-        card_verifier: Verifies the signatures of cards, as for `connect`.
+        card_verifier: Verifier of the cards' signatures, such as a `CardVerifier`; none by
+            default.
         require_signature: Whether a card without a verified signature is an error; False by
             default.
         env: Wall time, randomness and ids; None for the system's.

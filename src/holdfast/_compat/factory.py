@@ -62,7 +62,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             then polls the task. False by default.
         engine: The HTTP engine: an `HttpEngine` or an ``aiohttp.ClientSession``, which is not
             closed; None for an engine for each client.
-        grpc_channel_factory: Creates gRPC channels, which are never closed; see `connect`.
+        grpc_channel_factory: Function that creates the gRPC channel for an interface's address;
+            channels are never closed. None, the default, for the client's own channels.
         supported_protocol_bindings: The bindings that may be used, the preferred one first; empty
             for all supported ones.
         use_client_preference: Whether their order decides; False by default: the card's order
@@ -139,7 +140,8 @@ class ClientFactory:
 
     Args:
         config: The shared settings; None for ``ClientConfig()``.
-        consumers: Consumers of every client, called before those of each client.
+        consumers: Functions or coroutine functions that every client calls with each event, the
+            task after it, and the agent's card (`Consumer`), before its own consumers.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -184,7 +186,8 @@ class ClientFactory:
 
         Args:
             agent: The agent's card, or any other agent that `connect` accepts.
-            consumers: Consumers of this client, called after those of the factory.
+            consumers: Functions or coroutine functions that this client calls with each event, the
+                task after it, and the agent's card (`Consumer`), after the factory's consumers.
             interceptors: Objects whose methods are called before and after each call
                 (`Interceptor`); none by default.
             options: Other options of `connect`: ``auth``, ``timeout`` (seconds, 900 by default),

@@ -103,7 +103,8 @@ async def diagnose(
 
     Args:
         agent: The agent's address, or the ``Path`` of its card, as for `connect`.
-        send: A message that the agent may execute; it is sent once. None, the default, for none.
+        send: A message (`Content`, such as text) that the agent may execute; it is sent once.
+            None, the default, for none.
         twice: Whether to send the same message, with the same id, once more, to check that the id
             is unique; False by default. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
@@ -118,7 +119,8 @@ async def diagnose(
         engine: The HTTP engine, as for `connect`. With your own engine, which may trust other
             authorities, the server's TLS is not inspected.
         env: Wall time and ids; None for the system's.
-        card_verifier: Verifies the signatures of the card, as for `connect`.
+        card_verifier: Verifier of the card's signatures, such as a `CardVerifier`; none by
+            default.
         tls: TLS settings, without ``engine``.
 
     Returns:

@@ -219,8 +219,8 @@ class BaseTransport(Generic[RequestT, ResponseT]):
             not closed; an own `AiohttpEngine` by default.
         shared: State of the endpoints, to share with clients and other transports.
         env: Source of wall time, random numbers and ids; for tests.
-        observers: Called with the events of each call; a request that is not an A2A operation is
-            named after its method, as in ``"HTTP POST"``.
+        observers: Plain functions that are called with each `Observation` of a call; a request
+            that is not an A2A operation is named after its method, as in ``"HTTP POST"``.
 
     Raises:
         ValueError: A number is out of its bounds.

@@ -290,7 +290,7 @@ class TokenUse(NamedTuple):
 
 
 class TokenJournal(Protocol):
-    """Records the use of signed tokens, for all receivers that share it; see `PushReceiver`.
+    """Records the use of signed tokens, for all `PushReceiver` objects that share it.
 
     A returned result survives a crash, and each method is atomic.
     """

@@ -231,7 +231,7 @@ def connection_error(
 
     Args:
         request: The request.
-        failure: The kind of failure.
+        failure: The kind of failure, one of `ConnectionFailure`.
         reason: The system's description of it.
         sent: Whether a byte of the request may have left.
         transient: Whether a retry may succeed; True by default.
@@ -251,7 +251,7 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
 
     Args:
         request: The request.
-        phase: The phase whose timeout expired.
+        phase: The wait that expired, one of `TimeoutPhase`.
         sent: Whether a byte of the request may have left.
     """
     timeout: float = getattr(request.timeouts, phase)

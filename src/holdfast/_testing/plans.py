@@ -80,8 +80,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     Attributes:
         steps: The steps, in order. Before the first one, the task is SUBMITTED.
-        crash: Text of the internal error that a blocking SendMessage returns instead of the
-            failed task; None if it returns the task. See `crashes`.
+        crash: Text of the internal error that a blocking SendMessage returns instead of the failed
+            task; None if it returns the task, as for all plans but `crashes`.
     """
 
     steps: tuple[Step, ...]

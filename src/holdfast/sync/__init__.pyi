@@ -124,7 +124,8 @@ class A2ACardResolver:
             `connect`.
         engine: The HTTP engine, as for `connect`.
         tls: TLS settings, without ``engine``.
-        card_verifier: Verifies the signatures of cards, as for `connect`.
+        card_verifier: Verifier of the cards' signatures, such as a `CardVerifier`; none by
+            default.
         require_signature: Whether a card without a verified signature is an error; False by
             default.
         env: Wall time, randomness and ids; None for the system's.
@@ -473,8 +474,9 @@ class Client:
             poll_interval: Seconds between two polls of the task; the first polls are quicker; more
                 than 0, 2 by default.
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
-                timeout expires, before the task is over or needs input; the caller does not wait
-                for that: see `stream_message`. False by default.
+                timeout expires, before the task is terminal or needs input. The call does not
+                wait: the client cancels the task in the background, as `stream_message` describes.
+                False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -661,13 +663,13 @@ class Client:
             poll_interval: Seconds between two polls of a task that has to be polled; more than 0,
                 2 by default.
             cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
-                early, or is cancelled, or if the timeout expires, before the task is over or needs
-                input. The caller does not wait: the client cancels the task in the background, and
-                `close` waits for that. If the task is not known yet, the client waits up to 10 s
-                for the first event, and otherwise searches for the task (see ``on_unknown``); the
-                request to cancel has 10 s. If both fail, the agent continues with the task, and a
-                warning is logged. A message that was not sent by then is not sent. False by
-                default.
+                early, or is cancelled, or if the timeout expires, before the task is terminal or
+                needs input. The caller does not wait: the client cancels the task in the
+                background, and `Client.close` waits for that. If the task's id is unknown, the
+                client waits up to 10 s for the first event, and then searches for the task as for
+                a lost reply; the request to cancel has 10 s. If both fail, the agent continues
+                with the task, and a warning is logged. A message that was not sent by then is not
+                sent. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -1103,7 +1105,8 @@ class ClientFactory:
 
     Args:
         config: The shared settings; None for ``ClientConfig()``.
-        consumers: Consumers of every client, called before those of each client.
+        consumers: Functions that every client calls with each event, the
+            task after it, and the agent's card (`Consumer`), before its own consumers.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -1137,7 +1140,8 @@ class ClientFactory:
 
         Args:
             agent: The agent's card, or any other agent that `connect` accepts.
-            consumers: Consumers of this client, called after those of the factory.
+            consumers: Functions that this client calls with each event, the
+                task after it, and the agent's card (`Consumer`), after the factory's consumers.
             interceptors: Objects whose methods are called before and after each call
                 (`Interceptor`); none by default.
             options: Other options of `connect`: ``auth``, ``timeout`` (seconds, 900 by default),
@@ -1258,7 +1262,8 @@ class Conversation:
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
-                timeout expires: see `Client.ask`. False by default.
+                timeout expires, as `Client.stream_message` does in the background. False by
+                default.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1313,8 +1318,8 @@ class Conversation:
             accepted_output_modes: Media types that the caller accepts; the client's own by
                 default, any if empty.
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
-                early, or is cancelled, or if the timeout expires: see `Client.stream_message`.
-                False by default.
+                early, or is cancelled, or if the timeout expires, as `Client.stream_message` does
+                in the background. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1469,7 +1474,8 @@ class Coordinator:
             agent: The name of the agent.
             message: The `Content` to send: text, parts, a `Message` or its JSON object.
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
-                timeout expires: see `Client.ask`. False by default.
+                timeout expires, as `Client.stream_message` does in the background. False by
+                default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1519,8 +1525,9 @@ class Coordinator:
                 call also counts from the start of the fan-out, and includes its wait for a
                 concurrency slot.
             cancel_on_abandon: Whether to cancel the tasks that the fan-out stops waiting for,
-                because of a deadline or because it is closed, before they are over or need input.
-                It delays no result: see `Client.stream_message`. False by default.
+                because of a deadline or because it is closed, before they are terminal or need
+                input. It delays no result: each client cancels its task in the background, as
+                `Client.stream_message` describes. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -2170,7 +2177,8 @@ def diagnose(
 
     Args:
         agent: The agent's address, or the ``Path`` of its card, as for `connect`.
-        send: A message that the agent may execute; it is sent once. None, the default, for none.
+        send: A message (`Content`, such as text) that the agent may execute; it is sent once.
+            None, the default, for none.
         twice: Whether to send the same message, with the same id, once more, to check that the id
             is unique; False by default. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
@@ -2185,7 +2193,8 @@ def diagnose(
         engine: The HTTP engine, as for `connect`. With your own engine, which may trust other
             authorities, the server's TLS is not inspected.
         env: Wall time and ids; None for the system's.
-        card_verifier: Verifies the signatures of the card, as for `connect`.
+        card_verifier: Verifier of the card's signatures, such as a `CardVerifier`; none by
+            default.
         tls: TLS settings, without ``engine``.
 
     Returns:

@@ -99,8 +99,9 @@ class HoldfastClientFactory(ClientFactory):
 
         Args:
             label: The name of the binding in cards; it replaces the producer registered before.
-            generator: Returns a transport; it is wrapped in a `RetryTransport`, unless it is one
-                or a `HoldfastTransport`.
+            generator: Function that gets a card, an address and the SDK's configuration, and
+                returns a transport; it is wrapped in a `RetryTransport`, unless it is one or a
+                `HoldfastTransport`.
         """
         super().register(label, partial(self._retried, generator))
 

@@ -43,12 +43,14 @@ class RetryTransport(ClientTransport):
 
     Args:
         transport: The transport; any other one of the SDK's class.
-        max_retries: Attempts after the first one, 3 by default; `RetryConfig` describes this and
-            all following arguments.
+        max_retries: Attempts after the first one; 0 or more, 3 by default. This and the following
+            arguments are those of `RetryConfig`.
         base_delay: Upper bound of the first wait, in seconds, 1 by default.
         max_delay: Largest value of that bound, in seconds, 30 by default.
-        retry_predicate: Returns whether a retry may help.
-        on_retry: Called before each wait.
+        retry_predicate: Function that gets the SDK's error, and returns whether a retry may help;
+            `default_retry_predicate` by default.
+        on_retry: Function or coroutine function that is called before each wait with the number of
+            the retry, the error, and the wait in seconds; none by default.
         resend_ambiguous: Whether to send a message again that the agent may have executed; False
             by default.
         max_retry_after: Longest hint of a server to wait for, in seconds, 60 by default.
@@ -57,7 +59,7 @@ class RetryTransport(ClientTransport):
         env: Source of wall time and random numbers; None for the system's.
 
     Raises:
-        ValueError: A number is out of its bounds; see `RetryConfig`.
+        ValueError: A number is negative, infinite or not a number, or the timeout is not positive.
         TypeError: An argument is of another type.
     """
 

@@ -95,11 +95,12 @@ class HoldfastTransport(ClientTransport):
         url: Address of the interface that calls go to.
         config: The SDK's configuration. Of its ``httpx_client``, the transport takes over headers
             and cookies, as they are at each call, a user name with its password, and timeouts. It
-            does not take over ``User-Agent`` and ``limits`` of connections (see `AiohttpEngine`);
-            ``base_url`` has no effect, because addresses are absolute. Any other setting that it
-            can see is an error until you pass the option that replaces it. The client itself is
-            neither used nor closed. Its transport may be `holdfast.integrations.httpx.Transport`,
-            whose settings apply to other requests of the client, such as those of cards.
+            does not take over ``User-Agent`` and ``limits`` of connections, which an
+            `AiohttpEngine` has; ``base_url`` has no effect, because addresses are absolute. Any
+            other setting that it can see is an error until you pass the option that replaces it.
+            The client itself is neither used nor closed. Its transport may be
+            `holdfast.integrations.httpx.Transport`, whose settings apply to other requests of the
+            client, such as those of cards.
         protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; None for the binding that the card
             declares for that address.
         retry_config: Retries, as for `RetryTransport`; None for the defaults. Its ``on_retry`` is
