@@ -19,7 +19,9 @@ from tests.kit.paths import ROOT
 import holdfast
 from holdfast.testing import FakeAgent, Reset, streams, works_forever
 
-guide = Guide("from-a2a-sdk", "Coming from a2a-sdk", "A program, before and after", "What changes")
+guide = Guide(
+    "from-a2a-sdk", "Migrate from a2a-sdk", "A program, before and after", "What changes"
+)
 block = guide.block
 
 
