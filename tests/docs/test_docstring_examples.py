@@ -17,7 +17,8 @@ EXAMPLES = {text.name: example for text in public_texts() for example in example
 
 
 def test_the_most_used_names_have_an_example():
-    assert len(EXAMPLES) >= 20
+    assert len(EXAMPLES) >= 30
+    assert all(EXAMPLES.values())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

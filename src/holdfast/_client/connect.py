@@ -123,12 +123,12 @@ def connect(
         timeout: Seconds for a whole call, including all retries; more than 0, 900 by default.
         card_ttl: Seconds for which the card is cached if its server sends no ``Cache-Control``;
             300 by default. 0 shares a card only among the calls that wait for the same fetch.
-        card_verifier: Verifies the signatures of the agent's card: a `CardVerifier`, or a
+        card_verifier: Verifier of the signatures of the agent's card: a `CardVerifier`, or a
             function, plain or async, that gets the JSON object of a signed card as received, and
-            raises if a signature is wrong. Of a verified card, only what its signature covers is
-            used; a card whose signature is wrong is refused; `Client.card_verification` is the
-            result. None, the default, verifies nothing. Pass a card as its JSON object or file: an
-            `AgentCard` may lack members that were signed.
+            raises if a signature is wrong. Only the signed members of a verified card are used; a
+            card with a wrong signature is refused; `Client.card_verification` is the result. None,
+            the default, verifies nothing. Pass a card as its JSON object or file: an `AgentCard`
+            may lack members that were signed.
         require_signature: Whether to refuse a card that is not verified, because it has no
             signature or because its key is unknown; then nothing is sent to the agent. False by
             default.
@@ -143,34 +143,34 @@ def connect(
             default a client has its own. Clients with the same `Resilience.budget` share that
             retry budget.
         env: Source of wall time, random numbers and ids, for tests; the system's by default.
-        url: Address of the agent's interface, in place of the card's. An address that begins
-            with ``grpc://``, or with ``grpcs://`` for TLS, restricts the client to gRPC.
-        tenant: Tenant, in place of the card's.
+        url: Address of the agent's interface; the card's by default. An address that begins with
+            ``grpc://``, or with ``grpcs://`` for TLS, restricts the client to gRPC.
+        tenant: Tenant of all requests; the card's by default.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
             the card has none of them, or the list is empty, the card's order counts. An interface
             of the newer protocol version comes before one with a preferred binding. ``"GRPC"``
             needs the extra ``grpc``; without it, and with a custom ``engine``, which gRPC does not
             use, a gRPC interface is not chosen unless the list names the binding.
-        supported_protocol_bindings: The only bindings that may be used; all of them if left out
-            or empty, as in the official SDK's configuration.
+        supported_protocol_bindings: The only bindings that may be used; all if empty, the default,
+            as in the official SDK's configuration.
         protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, regardless of the card. By
             default, each interface is called in the version that the card declares for it, 1.0
             before 0.3; where it declares none, the client sends a harmless read request before the
             first call to find out.
-        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
-            this option, 0.3 is never used with such an agent: an undeclared older version may be
-            an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
-            is refused together with ``"1.0"``. Both options are refused together with ``tenant``,
-            which 0.3 does not have. False by default.
-        transport_producers: Make the transports of custom bindings, by the names of the bindings
-            in cards: functions that get a card and one of its interfaces, and return a `Transport`
-            (`TransportProducer`). None by default.
-        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card or
-            ``url`` writes it; the channel is used as it is, shared by all calls to that address,
-            and never closed. By default, the client opens its own channels, with the TLS of
-            ``tls``, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme,
-            such as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process
-            must not make gRPC calls.
+        allow_legacy: Whether to probe for protocol 0.3 in the same way if the card declares 1.0
+            only. Without this option, 0.3 is never used with such an agent: an undeclared older
+            version may be an attempt at a downgrade. The option adds nothing to
+            ``protocol_version="0.3"``, and is refused together with ``"1.0"``. Both options are
+            refused together with ``tenant``, which 0.3 does not have. False by default.
+        transport_producers: Factories of the transports of custom bindings, by the names of the
+            bindings in cards: functions that get a card and one of its interfaces, and return a
+            `Transport` (`TransportProducer`). None by default.
+        grpc_channel_factory: Function that makes the channel for the address of a gRPC interface,
+            as the card or ``url`` writes it; the channel is used unchanged, shared by all calls to
+            that address, and never closed. By default, the client opens its own channels, with the
+            TLS of ``tls``, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a
+            scheme, such as ``host:port``, uses TLS, unless it is this machine's. After a fork, the
+            process must not make gRPC calls.
         configuration: Configuration of messages whose call sets none (A2A 3.2.2); none by default.
         streaming: Whether to use streams if the agent offers them; otherwise tasks are polled.
             True by default.
@@ -194,9 +194,9 @@ def connect(
             outcome. None, the default, records nothing.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
             can serve every task. None lets the client find out: while the replica that created a
-            task is unreachable, it asks the others for the task. True assumes it from the start,
-            which helps if that replica fails before the client has found out. False keeps each
-            task at the replica that created it.
+            task is unreachable, it asks the others for the task. True assumes a shared store from
+            the start, which helps if that replica fails early. False keeps each task at the
+            replica that created it.
         headers: HTTP headers to send with every request. Like ``auth``, they go to the origin of
             ``agent`` and ``url`` (of the card's first interface, where the card was passed) and
             nowhere else.

@@ -46,7 +46,7 @@ class Endpoint:
     """One interface of one agent, with the client's state for it.
 
     Attributes:
-        interface: Address, binding, tenant.
+        interface: Interface of the card: address, binding, tenant.
         agent: The address as shown in errors and logs.
         version: The protocol version to use.
         subscribing_is_safe: Whether a subscription leaves a task unchanged. Official servers of

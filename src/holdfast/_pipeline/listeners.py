@@ -60,7 +60,7 @@ The task is None for a message without a task. An exception of a consumer is rai
 
 
 class Interceptor:
-    """Wraps every call of a client: it runs once for each call, however often the call is retried.
+    """Base class of interceptors, which see each call once: before and after all its attempts.
 
     Override the methods that you need. With several interceptors, `before` runs in order and
     `after` in the reverse order; after an early reply, only the interceptors whose `before` ran
@@ -233,7 +233,7 @@ class Reconciled(Observation, frozen=True, kw_only=True):
 class CardChecked(Observation, frozen=True, kw_only=True):
     """A card was fetched, and its signatures were checked.
 
-    `request_id` names the call that needed the card.
+    ``request_id`` names the call that needed the card.
 
     Attributes:
         verification: The result of the check.
@@ -245,8 +245,8 @@ class CardChecked(Observation, frozen=True, kw_only=True):
 class RequestFinished(Observation, frozen=True, kw_only=True):
     """One request of a call has ended.
 
-    An `ask` makes several requests if its stream is cut or its task is polled. Each of them is
-    reported; a stream that was cut has the error that cut it, even if the call continues.
+    A `Client.ask` makes several requests if its stream is cut or its task is polled. Each of them
+    is reported; a stream that was cut has the error that cut it, even if the call continues.
 
     Attributes:
         attempts: Number of attempts of the request. If the request did not get past the agent
@@ -264,11 +264,11 @@ class RequestFinished(Observation, frozen=True, kw_only=True):
 class CallFinished(Observation, frozen=True, kw_only=True):
     """A call of the caller has ended; reported once for all requests of the call.
 
-    A call is one method call on a client: `ask` and `Client.stream_message` until the stream is
-    closed, `Client.wait` and `Client.cancel_task` with all their polls, each message of `run`,
-    each turn of a conversation. `operation` and `request_id` are those of the request that sent
-    the message, or of the first request if no message was sent. Fetching a card for a call is not
-    a call.
+    A call is one method call on a client: `Client.ask` and `Client.stream_message` until the
+    stream is closed, `Client.wait` and `Client.cancel_task` with all their polls, each message of
+    `Client.run`, each turn of a conversation. ``operation`` and ``request_id`` belong to the
+    request that sent the message, or to the first request if no message was sent. Fetching a card
+    for a call is not a call.
 
     Attributes:
         attempts: Number of attempts of all requests of the call. If the call did not get past the

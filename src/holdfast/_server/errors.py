@@ -57,13 +57,13 @@ class ProtocolErrors:
     request, as official servers answer errors, and 500 for others. A stream in flight ends with
     the error as its last event, if it stands between two events; any other response in flight is
     cut off by the server, as the exception is raised. A client that reads nothing of its response
-    for 60 s counts as gone.
+    for 60 s counts as disconnected.
 
-    An `A2AError` keeps its text and its facts; one of another agent, as Holdfast's calls raise it,
-    is passed on by `wrap_downstream`. Any other exception becomes "internal error" without detail;
-    it is logged under ``holdfast.server``, with its traceback and the request id: that of the
-    request's ``X-Request-ID``, or a new one. The response has the id in the same header; an error
-    also has it as ``google.rpc.RequestInfo``.
+    An `A2AError` keeps its text and its facts; the error of another agent, as Holdfast's calls
+    raise it, is wrapped by `wrap_downstream`. Any other exception becomes "internal error" without
+    detail; it is logged under ``holdfast.server``, with its traceback and the request id: that of
+    the request's ``X-Request-ID``, or a new one. The response has the id in the same header; an
+    error also has it as ``google.rpc.RequestInfo``.
 
     At most the first 256 KiB of a request's body are kept while the application reads it.
 

@@ -25,12 +25,12 @@ __all__ = ["Executor", "FunctionExecutor"]
 
 
 class Executor(ABC):
-    """Drives tasks: each message starts a turn, and the executor ends it.
+    """Executor of tasks: each message starts a turn, and the executor ends it.
 
     A turn ends by `AgentTurn.complete`, `AgentTurn.requires_input` and similar methods, or by an
-    exception: the result of `requires_input`, `requires_auth` or `reject`; an `A2AError` (see
-    `fail`), whose text the client sees; or any other exception, of which the client sees "internal
-    error". A turn that `execute` leaves without an end fails.
+    exception: the result of `requires_input`, `requires_auth` or `reject`; an `A2AError`, such as
+    that of `fail`, whose text the client sees; or any other exception, of which the client sees
+    "internal error". A turn that `execute` leaves without an end fails.
     """
 
     @abstractmethod
