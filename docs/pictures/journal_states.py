@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple, get_args
 
-from drawing import DASHED, Kind, Picture
+from drawing import DASHED, Kind, Picture, Style
 
 from holdfast.errors import CallOutcome
 from holdfast.extend import SqliteJournal
@@ -89,9 +89,9 @@ def picture() -> Picture:
             x = _LEFT + _WIDTH / 2
             drawing.line((x, y + _HEIGHT), (x, y + _STEP), arrow=True)
         title, detail = state.resumed
-        lines = [(title, "text" if number in {0, len(_STATES) - 1} else "strong")]
-        lines += [(detail, "muted")] if detail else []
         is_done = title == "nothing to resume"
+        lines: list[tuple[str, Style]] = [(title, "text" if is_done else "strong")]
+        lines += [(detail, "muted")] if detail else []
         drawing.line(
             (_LEFT + _WIDTH, y + 25), (_RIGHT, y + 25), kind="bad", dashes=DASHED, arrow=True
         )
