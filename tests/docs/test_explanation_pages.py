@@ -1,6 +1,7 @@
 """docs/explanation: guarantees, streams, versions, security; and the links of all its pages."""
 
 import functools
+import inspect
 
 import pytest
 from tests.kit.pages import ROOT, Page, execute
@@ -85,6 +86,22 @@ async def test_card_that_declares_a_version_wrongly_is_called_in_the_older_one(r
     await execute(VERSIONS.block("allow_legacy"))
 
     assert capsys.readouterr().out == "384,400 km\n" * 2
+
+
+def test_numbers_on_the_pages_are_the_defaults():
+    reconnect, reconcile = holdfast.policies.ReconnectPolicy(), holdfast.ReconcilePolicy()
+    lease = inspect.signature(holdfast.SqliteJournal).parameters["lease"].default
+    limits, mebibyte = holdfast.Limits(), 2**20
+    refusals = [str(status) for status in sorted(holdfast.Resilience().refusals) if status < 500]
+
+    assert f"`ReconnectPolicy.max_reconnects` ({reconnect.max_reconnects})" in STREAMS.text
+    assert f"up to {reconnect.backoff:g} s, then up to 1, 2, 4, 8 and 15 s" in STREAMS.text
+    assert (reconnect.max_backoff, reconnect.max_quiet) == (15, 3600)
+    assert f"for {reconcile.timeout:g} s, within the call's deadline" in SENT_ONCE.text
+    assert f"HTTP {', '.join(refusals)}, and 503 with" in " ".join(SENT_ONCE.text.split())
+    assert f"after {lease:g} s at most" in SENT_ONCE.text
+    assert f"({limits.body // mebibyte} MiB by default)" in SECURITY.text
+    assert f"({limits.card // mebibyte} MiB)" in SECURITY.text
 
 
 def test_every_block_is_run():
