@@ -25,11 +25,12 @@ when you catch it.
 Search this page for the words of a message. `{name}` stands for a value, `[a | b]` for one of
 several texts, `[a]` for a text that may be missing. Every `A2AError` may end with notes in
 parentheses: the agent's address, the number of attempts, the delay of a Retry-After, the reason
-why it was not retried. The facts are attributes of the error: `executed=False` means that the
-agent did not execute the message, and `transient=True` that the same call may succeed later. Facts
-that are not listed are set by the client when it knows them (`agent`, `attempts`, `request_id`), or
-are the defaults (`executed=None`: unknown; `transient=False`); `…` stands for the facts of another
-error.
+why it was not retried.
+
+The facts are attributes of the error: `executed=False` means that the agent did not execute the
+message, `transient=True` that the same call may succeed later. Facts that are not listed are set
+by the client where it knows them (`agent`, `attempts`, `request_id`), or have their defaults:
+`executed=None` (unknown) and `transient=False`. `…` stands for the facts of another error.
 
 Written by `python -m tests.error_messages` from the source.
 """

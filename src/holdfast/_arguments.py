@@ -171,7 +171,7 @@ def check_url(
         raise ValueError(text)
     shown = re.split(r"[?#]", url, maxsplit=1)[0]
     if has_user(url):
-        text = f"the {subject} holds a user name or password; {no_user}"
+        text = f"the {subject} contains a user name or password; {no_user}"
         raise ValueError(text)
     if len(shown) > _MAX_SHOWN_CHARACTERS:
         shown = f"{shown[:_MAX_SHOWN_CHARACTERS]}…"
@@ -386,7 +386,7 @@ def check_credential(name: str, value: str) -> None:
         text = f"{name} must not be empty"
         raise ValueError(text)
     if words[-1] == "None" and len(words) <= 2:
-        text = f"{name} holds None in place of a credential: is an environment variable not set?"
+        text = f"{name} contains None instead of a credential: is an environment variable unset?"
         raise ValueError(text)
 
 

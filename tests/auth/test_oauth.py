@@ -1321,7 +1321,7 @@ async def test_a_token_file_that_others_can_read_is_refused(tmp_path):
     await scene.auth.token()
     (file,) = tmp_path.glob("*.json")
     file.chmod(0o640)
-    with pytest.raises(AuthenticationError, match="can be read by others") as caught:
+    with pytest.raises(AuthenticationError, match="is readable by other users") as caught:
         await Scene(store=FileTokenStore(tmp_path)).auth.token()
     assert "token-1" not in str(caught.value)
 

@@ -119,9 +119,9 @@ async def test_a_provider_copies_its_headers():
         ("Bearer", "the header Authorization has no token behind 'Bearer'"),
         ("Bearer  ", "the header Authorization has no token behind 'Bearer'"),
         ("basic ", "the header Authorization has no token behind 'basic'"),
-        (f"Bearer {None}", "the header Authorization holds None in place of a token"),
-        (f"ApiKey  {None} ", "the header Authorization holds None in place of a token"),
-        (f"{None}", "the header Authorization holds None in place of a token"),
+        (f"Bearer {None}", "the header Authorization contains None instead of a token"),
+        (f"ApiKey  {None} ", "the header Authorization contains None instead of a token"),
+        (f"{None}", "the header Authorization contains None instead of a token"),
     ],
 )
 def test_an_authorization_without_a_token_is_refused_before_anything_is_sent(value, says):
@@ -149,7 +149,7 @@ def test_an_authorization_without_a_token_is_refused_before_anything_is_sent(val
 
 
 def test_a_missing_variable_is_named_as_the_likely_cause():
-    with pytest.raises(ValueError, match="is an environment variable not set"):
+    with pytest.raises(ValueError, match="is an environment variable unset"):
         connect("http://agent.test", auth=f"Bearer {None}")
 
 
@@ -158,8 +158,8 @@ def test_a_missing_variable_is_named_as_the_likely_cause():
     [
         ("", "the header X-API-Key must not be empty"),
         (" ", "the header X-API-Key must not be empty"),
-        (str(None), "the header X-API-Key holds None in place of a credential"),
-        (f"ApiKey {None}", "the header X-API-Key holds None in place of a credential"),
+        (str(None), "the header X-API-Key contains None instead of a credential"),
+        (f"ApiKey {None}", "the header X-API-Key contains None instead of a credential"),
     ],
 )
 def test_a_missing_credential_is_refused_under_any_header(value, says):

@@ -320,7 +320,7 @@ def test_auth_007_a_file_that_others_can_read_is_not_used(scene):
     done = scene.run("send", "hello", "-o", "json")
 
     assert done.exit == 4
-    assert "can be read by others" in done.error["message"]
+    assert "is readable by other users" in done.error["message"]
 
 
 def test_auth_007_a_token_goes_only_where_the_card_asks_for_one(tmp_path):
@@ -436,7 +436,7 @@ def test_auth_007_status_without_an_agent_lists_all_logins(scene):
     broken.chmod(0o644)
     told = status()
     assert told.out.count("Logged in: ") == 1
-    assert f"Warning: {broken} can be read by others" in told.err
+    assert f"Warning: {broken} is readable by other users" in told.err
 
 
 def test_auth_007_config_show_lists_the_logins_and_their_files(scene):

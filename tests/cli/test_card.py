@@ -59,11 +59,11 @@ FAULTY = {
             {"url": f"{AGENT}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "one.0"}
         ]
     },
-    "securitySchemes['x'] says nothing of its kind": {"securitySchemes": {"x": {}}},
+    "securitySchemes['x'] has no member for its kind": {"securitySchemes": {"x": {}}},
     "securitySchemes['x'] is apiKeySecurityScheme and httpAuthSecurityScheme at once": {
         "securitySchemes": {"x": {**KEY["key"], **BEARER["bearer"]}}
     },
-    "securityRequirements[0] asks for 'no', which securitySchemes has not": {
+    "securityRequirements[0] asks for 'no', which securitySchemes lacks": {
         "securityRequirements": [{"schemes": {"no": {"list": []}}}]
     },
     "signatures[0].protected is missing, and required": {"signatures": [{"signature": "x"}]},
@@ -121,7 +121,7 @@ def test_card_get_002_a_card_of_03_has_a_schema_of_its_own():
     assert card_faults(older) == []
     assert card_faults({**older, "url": "nowhere", "security": [{"c": []}]}) == [
         "url is not an absolute address",
-        "security[0] asks for 'c', which securitySchemes has not",
+        "security[0] asks for 'c', which securitySchemes lacks",
     ]
 
 
@@ -227,7 +227,7 @@ def test_card_get_004_without_keys_a_signed_card_is_unverifiable():
     done = get(card=SIGNED)
 
     assert done.exit == 0
-    assert done.field("Signature") == "unverifiable: there is no card verifier"
+    assert done.field("Signature") == "unverifiable: no card verifier is configured"
 
 
 def test_card_get_004_a_wrong_signature_is_refused(keys):

@@ -265,7 +265,7 @@ def test_service_parameters_go_along():
 def test_the_message_goes_out_in_the_version_that_is_asked_for():
     agent = FakeAgent(versions=("0.3",))
 
-    assert "1.0 was asked for" in " ".join(
+    assert "1.0 was requested" in " ".join(
         holdfast("doctor", "--send", "x", "--a2a-version", "1.0", agent=agent).out.split()
     )
     assert agent.executions == {}
@@ -439,7 +439,7 @@ def test_what_is_not_measured_is_reported_in_words_by_its_reason():
 def test_checks_that_belong_together_are_reported_together():
     done = holdfast("doctor")
 
-    assert "  streams, subscriptions, and messages: no message was given to send\n" in done.out
+    assert "  streams, subscriptions, and messages: no message to send was passed\n" in done.out
     unmeasured = done.out.partition("Not measured:\n")[2].partition("\n\n")[0]
     assert not re.search(r"[a-z]\.[a-z]", unmeasured)
 

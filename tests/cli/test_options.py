@@ -1580,7 +1580,7 @@ def test_a_refused_version_is_named_with_those_of_the_card():
     agent = FakeAgent()
     agent.inject(Fail(code=-32009, message="no"), on="SendMessage")
     error = holdfast("send", "hi", "-o", "json", agent=agent).error
-    assert "protocol 1.0 was spoken, and the card declares 1.0" in error["message"]
+    assert "protocol 1.0 was used, and the card declares 1.0" in error["message"]
     assert error["hint"] == "if the agent speaks 0.3: --a2a-version 0.3"
 
 

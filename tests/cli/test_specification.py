@@ -1760,7 +1760,7 @@ def test_the_hint_of_a_delete_that_finds_nothing_names_both_ids(fake):
         (("create", "t", "me.test/push"), "must begin with http"),
         (("create", "t", "ftp://me.test"), "must begin with http"),
         (("create", PUSH_URL, "task-1"), "'task-1' is not an address; the task's id comes before"),
-        (("create", "t", f"https://me:{SECRET}@me.test"), "holds a user name or password"),
+        (("create", "t", f"https://me:{SECRET}@me.test"), "contains a user name or password"),
         (("create", "t", PUSH_URL, "--push-credentials", SECRET), "SCHEME CREDENTIALS"),
         (("create", "t", PUSH_URL, "--push-token", " "), "must not be empty"),
         (("create", "t"), "Missing argument 'URL'"),

@@ -136,7 +136,7 @@ async def test_keys_are_those_of_the_caller():
 async def test_a_repeated_key_is_refused():
     items = [RunItem(key="x", content="a"), RunItem(key="x", content="b")]
 
-    with pytest.raises(ValueError, match="'x' was given to more than one"):
+    with pytest.raises(ValueError, match="'x' was passed for more than one"):
         await collected(connected(doubles()).run(items))
 
 
@@ -241,7 +241,7 @@ async def test_messages_after_a_repeated_key_are_not_sent_and_earlier_ones_compl
     results, error = await ended(connected(agent).run(items))
 
     assert sorted(result.key for result in results) == ["x", "y"]
-    assert str(error) == "the key 'x' was given to more than one message"
+    assert str(error) == "the key 'x' was passed for more than one message"
     assert len(agent.executions) == 2
 
 
@@ -935,7 +935,7 @@ async def test_a_key_that_equals_the_position_of_another_item_is_refused():
     agent = FakeAgent()
 
     async with connected(agent).run(items) as run:
-        with pytest.raises(ValueError, match="'1' was given to more than one"):
+        with pytest.raises(ValueError, match="'1' was passed for more than one"):
             _ = [result async for result in run]
 
 

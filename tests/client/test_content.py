@@ -182,7 +182,7 @@ def test_file_part_of_a_missing_file_is_an_os_error(tmp_path):
         (7, {}, TypeError, "path must be str or Path, not int"),
         ("", {}, ValueError, "path must not be empty"),
         ("a\0b", {}, ValueError, "path has a NUL character"),
-        ("a\udce9.txt", {}, ValueError, "filename= may be passed, has an unpaired surrogate"),
+        ("a\udce9.txt", {}, ValueError, "filename= can replace, has an unpaired surrogate"),
         ("x", {"filename": 7}, TypeError, "filename must be str, not int"),
         ("x", {"media_type": b"a/b"}, TypeError, "media_type must be str, not bytes"),
         ("x", {"max_bytes": "1"}, TypeError, "max_bytes must be a whole number, not str"),

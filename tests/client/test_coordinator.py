@@ -367,7 +367,7 @@ async def test_a_slot_timeout_names_the_share_of_an_agent():
 
     assert str(results[1].error).endswith(
         ": 1 of 2 slots (concurrency=2) are taken by calls in flight, to 'silent', and no agent "
-        "may take more than are left free; nothing was sent"
+        "may take more than are free; nothing was sent"
     )
 
 
@@ -1005,7 +1005,7 @@ async def test_unknown_agents_are_named():
             lambda: coordinator.fan_out([("a", "x"), ("c", "y")]),
             lambda: coordinator.client("c"),
         ):
-            with pytest.raises(ValueError, match="no agent 'c'; there are: 'a', 'b'"):
+            with pytest.raises(ValueError, match="no agent 'c'; valid names: 'a', 'b'"):
                 use()
         with pytest.raises(ValueError, match="no agent 'c'"):
             await coordinator.delegate("c", "hello")

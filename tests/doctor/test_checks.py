@@ -59,7 +59,7 @@ def test_every_finding_says_what_there_is_to_say(facts):
 
 @pytest.mark.parametrize(
     ("reply", "cause"),
-    [(HTML, "the agent fails"), (NOT_JSON, "it is not this agent")],
+    [(HTML, "the agent fails"), (NOT_JSON, "another program answers there")],
     ids=["5xx", "not JSON"],
 )
 def test_a_server_error_may_be_the_agents_own(reply, cause):
@@ -88,22 +88,22 @@ def test_why_a_message_was_not_sent_again(may_repeat, why):
 @pytest.mark.parametrize(
     ("facts", "check", "why"),
     [
-        (sent(), "recording.time", "there is no list of tasks"),
+        (sent(), "recording.time", "the agent has no list of tasks"),
         (sent(has_list=True), "recording.list", "it could not be asked"),
         (
             sent(has_list=True, is_v03=True),
             "recording.time",
-            "lists of protocol 0.3 know no times",
+            "lists of protocol 0.3 cannot filter by time",
         ),
         (
             streamed(end="left", arrivals=[0.1]),
             "streaming.flushed",
-            "1 event came while it was watched, too few to tell",
+            "1 event arrived during the examination, too few to measure",
         ),
         (
             streamed(arrivals=[30.0]),
             "streaming.flushed",
-            "1 event came while it was watched, too few to tell",
+            "1 event arrived during the examination, too few to measure",
         ),
         (
             streamed(end="left", silence=3.0),
@@ -195,7 +195,7 @@ def test_what_a_program_would_do_is_not_in_a_finding():
             sent(reply=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
             "sending.answer",
             "warning",
-            "no event and no task came back",
+            "no event and no task was returned",
             "a result",
         ),
         (

@@ -766,9 +766,17 @@ async def test_credentials_that_the_card_does_not_ask_for_are_a_warning(auth, de
 @pytest.mark.parametrize(
     ("declared", "passing", "checking"),
     [
-        ({}, "a token or an API key", "its card does not say of which kind"),
-        (BEARER, "what the card declares", "of a kind that its card declares"),
-        (REQUIRED, "what the card asks for", "of the kind that its card asks for"),
+        ({}, "a token or an API key", "its card does not declare their kind"),
+        (
+            BEARER,
+            "the credentials that the card declares",
+            "of a kind that its card declares",
+        ),
+        (
+            REQUIRED,
+            "the credentials that the card requires",
+            "of the kind that its card requires",
+        ),
     ],
 )
 async def test_what_to_do_for_want_of_credentials_goes_by_what_the_card_says(
@@ -1082,8 +1090,8 @@ async def test_a_task_that_never_ends_is_left():
     diagnosis = await examined(FakeAgent(works_forever()), send="go", timeout=60)
 
     assert diagnosis.is_complete
-    assert "left while" in saw(diagnosis, "streaming.end")
-    assert saw(diagnosis, "streaming.flushed").endswith("too few to tell")
+    assert "closed while" in saw(diagnosis, "streaming.end")
+    assert saw(diagnosis, "streaming.flushed").endswith("too few to measure")
     assert levels(diagnosis, "subscribe.finished") == {"not measured"}
     assert levels(diagnosis, "recording.task") == {"ok"}
 

@@ -171,7 +171,7 @@ async def test_what_listens_at_a_wrong_port_is_reported_as_a_wrong_address(answe
 
     (finding,) = diagnosis.findings
     assert finding.level == "problem"
-    assert finding.do == "is this the right address and port? No agent seems to be there"
+    assert finding.do == "check the address and port: no agent seems to be there"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_what_might_be_meant_for_a_card_is_to_be_mended(answer):
     async with serve(always(answer)) as server:
         diagnosis = await diagnose(server.url)
 
-    assert "mend the card" in diagnosis.findings[0].do
+    assert "correct the card" in diagnosis.findings[0].do
 
 
 async def test_without_a_card_there_the_address_may_be_wrong_as_well():

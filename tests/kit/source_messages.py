@@ -184,7 +184,8 @@ def template(module, node, depth=DEPTH):  # noqa: C901  a row for each kind of e
         case ast.BoolOp(values=values) if has_text(node):
             found = values
         case ast.Name(id=name):
-            found = [each for each in module.values(name, node) if has_text(each)]
+            values = [each for each in module.values(name, node) if has_text(each)]
+            return named(module, node, values, depth)
         case ast.Call() if called(node) in module.functions:
             found = module.returned(called(node))
         case _:
@@ -192,6 +193,18 @@ def template(module, node, depth=DEPTH):  # noqa: C901  a row for each kind of e
     if not found:
         return "{" + placeholder(node) + "}"
     return one_of(template(module, each, depth - 1) for each in found)
+
+
+def named(module, node, values, depth):
+    """The text of a variable: one of its values, and what may be appended to it."""
+    texts, endings = [], ""
+    for each in values:
+        text = template(module, each, depth - 1)
+        if isinstance(module.parents[each], ast.AugAssign):
+            endings += f"[{text}]"
+        else:
+            texts.append(text)
+    return (one_of(texts) if texts else "{" + placeholder(node) + "}") + endings
 
 
 def is_plain(*nodes):

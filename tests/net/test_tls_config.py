@@ -205,7 +205,7 @@ def test_tls_with_an_engine_that_has_its_own_is_refused():
 @pytest.mark.parametrize("name", ["ca_file", "cert_file", "key_file"])
 def test_a_missing_file_is_named(name, files, tmp_path):
     options = {"cert_file": files.cert} if name == "key_file" else {}
-    with pytest.raises(FileNotFoundError, match=rf"{name}: there is no file .*nowhere\.pem"):
+    with pytest.raises(FileNotFoundError, match=rf"{name}: file not found: .*nowhere\.pem"):
         TlsConfig(**options, **{name: tmp_path / "nowhere.pem"})
 
 

@@ -736,8 +736,8 @@ async def test_who_waits_for_a_place_has_no_longer_than_its_deadline():
 @pytest.mark.parametrize(
     ("limit", "queue", "told"),
     [
-        (1, 1, "1 call is in flight, and 1 waits; nothing"),
-        (2, 2, "2 calls are in flight, and 2 wait; nothing"),
+        (1, 1, r"\(1 call in flight\), and the queue is full \(1 waiting\); nothing"),
+        (2, 2, r"\(2 calls in flight\), and the queue is full \(2 waiting\); nothing"),
     ],
 )
 async def test_caller_beyond_the_queue_limit_fails_at_once(limit, queue, told):

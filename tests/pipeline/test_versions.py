@@ -538,7 +538,7 @@ async def test_a_wrong_version_that_the_caller_names_is_held_against_the_card(
         await client_of(agent, binding, protocol_version=asked).send_message("hello")
 
     declared = "0.3.0" if spoken == "0.3" else "1.0"
-    assert f"protocol {asked} was spoken as asked for, and the card declares {declared}" in str(
+    assert f"protocol {asked} was used, as requested, and the card declares {declared}" in str(
         caught.value
     )
     assert f'pass protocol_version="{spoken}"' in str(caught.value)
@@ -571,7 +571,7 @@ async def test_a_refused_version_is_named_beside_those_that_the_card_declares(bi
     with pytest.raises(VersionNotSupportedError) as caught:
         await client_of(agent, binding).get_task("t-1")
 
-    assert "protocol 1.0 was spoken, and the card declares 1.0" in str(caught.value)
+    assert "protocol 1.0 was used, and the card declares 1.0" in str(caught.value)
 
 
 async def test_what_a_version_lacks_is_held_against_the_card_too():

@@ -1262,7 +1262,7 @@ async def test_a_closed_receiver_makes_nothing_and_waits_for_nothing():
             "https://user:pw@me.example/push",
             r"user name or password; pass config\(\) an authentication instead\Z",
         ),
-        ("https://me@me.example/push", "holds a user name"),
+        ("https://me@me.example/push", "contains a user name"),
     ],
 )
 def test_an_address_that_no_agent_could_deliver_to_is_refused(url, match):
@@ -1337,7 +1337,7 @@ async def test_the_example_runs():
         "PushReceiver": PushReceiver,
         "agent": connect(agent.url, engine=FakeNetwork(agent)),
     }
-    example = textwrap.dedent(holdfast.push.__doc__.split("\n\n")[1])
+    example = textwrap.dedent(holdfast.push.__doc__.split("\n\n")[2])
 
     await eval(compile(example, "push", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
 

@@ -694,7 +694,7 @@ def test_keys_that_cannot_be_right_are_refused(keys, error, match):
         ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
         ({"max_age": True}, "max_age must be a number"),
         ({"leeway": "5"}, "leeway must be a number"),
-        ({"audience": ""}, "audience is empty: leave it out"),
+        ({"audience": ""}, "audience must not be empty; omit it"),
         ({"audience": True}, "audience must be the name of the receiver"),
         ({"audience": ["me"]}, "audience must be the name of the receiver"),
     ],

@@ -255,7 +255,7 @@ async def test_a_push_arrives_in_a_network_that_is_allowed_and_not_by_way_of_a_p
         (
             {"push": True, "push_engine": Carrying(), "push_sender": object()},
             ValueError,
-            "leave out push_sender",
+            "omit push_sender",
         ),
     ],
 )

@@ -307,7 +307,7 @@ class _KeyAssigner:
             if not self._keys:
                 return item
         if item.key in self._keys:
-            text = f"the key {item.key!r} was given to more than one message"
+            text = f"the key {item.key!r} was passed for more than one message"
             raise ValueError(text)
         self._keys.add(item.key)
         return item

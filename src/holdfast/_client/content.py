@@ -113,7 +113,7 @@ def file_part(
     file = _to_path(path)
     shown_name = filename or file.name
     if not filename and not shown_name.isascii():
-        check_text("the name of the file, in place of which filename= may be passed,", shown_name)
+        check_text("the name of the file, which filename= can replace,", shown_name)
     return Part(
         raw=regular_bytes(file, max_bytes=max_bytes),
         filename=shown_name,

@@ -397,8 +397,8 @@ class Coordinator(ClosingContext):
         for _, own_message in requests:
             if own_message.message_id and own_message.message_id in message_ids:
                 text = (
-                    f"the message id {own_message.message_id!r} is used twice; leave it out, "
-                    "and each message gets its own"
+                    f"the message id {own_message.message_id!r} is used twice; omit it, so that "
+                    "each message gets its own"
                 )
                 raise ValueError(text)
             message_ids.add(own_message.message_id)
@@ -423,7 +423,7 @@ class Coordinator(ClosingContext):
         agent = self._agents.get(check_not_empty("the name of an agent", name))
         if agent is None:
             names = join_some([*map(repr, self._agents)], _MAX_NAMES_SHOWN) or "none"
-            text = f"there is no agent {name!r}; there are: {names}"
+            text = f"there is no agent {name!r}; valid names: {names}"
             raise ValueError(text)
         return agent
 

@@ -319,7 +319,7 @@ def _slot_usage(admission: Admission) -> str:
     usage, reason = "all slots", ""
     if used < slots:
         usage = f"{used} of {slots} slots"
-        reason = ", and no agent may take more than are left free"
+        reason = ", and no agent may take more than are free"
     return f"{usage} (concurrency={slots}) are taken by calls in flight, to {names}{reason}"
 
 

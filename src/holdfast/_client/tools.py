@@ -110,7 +110,9 @@ class Tool:
         """
         members = _parse(arguments)
         if unknown := [name for name in members if name not in self._parameters]:
-            text = f"there is no parameter {unknown[0]!r}; there are {', '.join(self._parameters)}"
+            text = (
+                f"there is no parameter {unknown[0]!r}; valid names: {', '.join(self._parameters)}"
+            )
             raise _WrongArgumentsError(text)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}

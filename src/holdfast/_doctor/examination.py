@@ -481,7 +481,7 @@ class Examination:
         allowed = [probe for probe in usable if self._version in {None, probe.endpoint.version}]
         if not allowed:
             spoken = usable[0].endpoint.version
-            return None, f"the agent speaks {spoken}, and {self._version} was asked for"
+            return None, f"the agent speaks {spoken}, but {self._version} was requested"
         offered = msgspec.structs.replace(
             card, supported_interfaces=tuple(probe.endpoint.interface for probe in allowed)
         )

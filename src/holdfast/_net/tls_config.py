@@ -224,7 +224,7 @@ def _read(path: str | PathLike[str] | None, name: str = "file") -> bytes | None:
 
 
 def _missing(name: str, path: str | PathLike[str]) -> FileNotFoundError:
-    return FileNotFoundError(f"{name}: there is no file {fspath(path)!r}")
+    return FileNotFoundError(f"{name}: file not found: {fspath(path)!r}")
 
 
 def _key_in(pem: bytes | None) -> bytes | None:

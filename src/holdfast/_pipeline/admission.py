@@ -215,7 +215,7 @@ class AdmissionLayer(BaseLayer):
         if needs_slot and not admission.enter_at_once():
             if admission.waiting >= self._policy.queue:
                 waiting = admission.waiting
-                raise self._full(call, f"{waiting} wait{'s' if waiting == 1 else ''}")
+                raise self._full(call, f"the queue is full ({waiting} waiting)")
             call.progress.awaits = "concurrency slot"
             await self._enter(admission, call)
             call.progress.awaits = None
@@ -245,9 +245,9 @@ class AdmissionLayer(BaseLayer):
 
     def _full(self, call: AnyCall, reason: str) -> QueueFullError:
         limit = self._policy.limit
-        calls = "1 call is" if limit == 1 else f"{limit} calls are"
+        calls = "1 call" if limit == 1 else f"{limit} calls"
         return QueueFullError(
-            f"{calls} in flight, and {reason}; nothing was sent",
+            f"concurrency limit reached ({calls} in flight), and {reason}; nothing was sent",
             executed=False,
             transient=True,
             request_id=call.request_id,

@@ -56,7 +56,7 @@ class Extensions(NamedTuple):
         subject = f"{call.operation.name} was not called: agent {card.name!r}"
         undeclared = [uri for uri in call.extensions if uri not in self.declared]
         if undeclared:
-            error_type, hint = ExtensionNotSupportedError, "leave it out of extensions="
+            error_type, hint = ExtensionNotSupportedError, "omit it from extensions="
             if CLIENT_TOOLS in undeclared:
                 error_type, hint = ClientToolsNotSupportedError, "ask it without tools="
             uris = ", ".join(undeclared)

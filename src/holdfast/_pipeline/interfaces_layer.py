@@ -296,9 +296,9 @@ class InterfaceLayer(BaseLayer):
         is_doubted = is_forced and is_of_another_version(error)
         if is_doubted or isinstance(error, VersionNotSupportedError):
             declared = ", ".join(declared_versions(choice.card)) or "no version"
-            asked = " as asked for" if is_forced else ""
+            asked = ", as requested" if is_forced else ""
             error.message = (
-                f"{error.message.rstrip('.')}; protocol {spoken} was spoken{asked}, and the "
+                f"{error.message.rstrip('.')}; protocol {spoken} was used{asked}, and the "
                 f"card declares {declared}"
             )
         elif not shows_another_version(error, call, interface.protocol_binding):

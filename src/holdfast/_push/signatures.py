@@ -82,7 +82,10 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
             text = "audience must be the name of the receiver, or False for any"
             raise TypeError(text)
         if self.audience == "":
-            text = "audience is empty: leave it out for the receiver's url, or pass False for any"
+            text = (
+                "audience must not be empty; omit it for the receiver's url, or pass False for "
+                "any audience"
+            )
             raise ValueError(text)
         for name in ("max_age", "leeway"):
             if not 0 <= getattr(self, name) < math.inf:

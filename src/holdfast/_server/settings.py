@@ -95,7 +95,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"{', '.join(push_options[:-1])} and {push_options[-1]} need push=True or a store"
             )
         if self.push_sender is not None and self.push_engine is not None:
-            raise ValueError("push_engine is for the server's own sender: leave out push_sender")
+            raise ValueError("push_engine configures the server's own sender; omit push_sender")
         if self.push_sender is not None:
             check_methods("push_sender", self.push_sender, "send_notification")
 

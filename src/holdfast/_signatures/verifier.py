@@ -303,7 +303,7 @@ class _CallableChecker:
         except Exception as error:  # noqa: BLE001  any exception rejects the card
             return _invalid(f"{type(error).__name__}: {error}")
         if result is False:
-            return _invalid("the card verifier says so")
+            return _invalid("the card verifier rejected it")
         return CardCheck(CardVerification(outcome="verified"))
 
     async def close(self) -> None:

@@ -354,7 +354,7 @@ def check_same_task(known: str, named: str | None, *, message: Message | None = 
     if named and named != known and known:
         what = f"the agent sent an event of task {named} in the stream of task {known}"
         if message is not None and message.text:
-            what = f"{what}; it says: {message.text[:_EXCERPT]}"
+            what = f"{what}; its status message: {message.text[:_EXCERPT]}"
         raise InvalidAgentResponseError(what, executed=True)
 
 

@@ -289,7 +289,7 @@ def _scheme_faults(document: Mapping[str, Any]) -> Iterator[str]:
         kinds = [kind for kind in _SCHEME if cast("dict[str, Any]", scheme).get(kind) is not None]
         if len(kinds) != 1:
             problem = (
-                "says nothing of its kind" if not kinds else f"is {' and '.join(kinds)} at once"
+                "has no member for its kind" if not kinds else f"is {' and '.join(kinds)} at once"
             )
             yield f"securitySchemes[{name!r}] {problem}"
 
@@ -307,7 +307,7 @@ def _requirement_faults(document: Mapping[str, Any]) -> Iterator[str]:
             required = cast("dict[str, Any]", schemes) if isinstance(schemes, dict) else {}
             for name in required:
                 if name not in declared_names:
-                    yield f"{member}[{index}] asks for {name!r}, which securitySchemes has not"
+                    yield f"{member}[{index}] asks for {name!r}, which securitySchemes lacks"
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

@@ -89,11 +89,11 @@ def check_credentials(credentials: Credentials) -> Credentials:
         raise TypeError(text)
     for name, value in credentials.cookies.items():
         if not (is_cookie_name(name) and is_cookie_value(value)):
-            text = f"the cookie {name!r} has a character that cookies cannot hold (RFC 6265)"
+            text = f"the cookie {name!r} has a character that is not valid in a cookie (RFC 6265)"
             raise ValueError(text)
     for name, value in credentials.query.items():
         if not name or not is_text(f"{name}{value}"):
-            text = f"the query parameter {name!r} has a character that addresses cannot hold"
+            text = f"the query parameter {name!r} has a character that is not valid in a URL"
             raise ValueError(text)
     return Credentials(
         headers=check_headers(credentials.headers),

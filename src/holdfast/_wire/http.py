@@ -263,7 +263,7 @@ def _check_authorization(value: str) -> None:
     if not words:
         fault = "is empty"
     elif words[1:] == ["None"] or words == ["None"]:
-        fault = "holds None in place of a token: is an environment variable not set?"
+        fault = "contains None instead of a token: is an environment variable unset?"
     elif len(words) == 1 and words[0].lower() in _SCHEMES_WITH_TOKEN:
         fault = f"has no token behind {words[0]!r}"
     else:

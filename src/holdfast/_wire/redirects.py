@@ -129,6 +129,6 @@ def _refusal_of_query(url: str, target: str) -> str | None:
     if repeats(values, target) or repeats(values, unquote_plus(target)):
         return (
             "it takes the query of the address, which may hold a key, to another origin; if you "
-            "trust it, use that address"
+            "trust that origin, use that address"
         )
     return None

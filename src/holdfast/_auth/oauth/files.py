@@ -148,8 +148,8 @@ def _refused(error: NotPrivateError) -> AuthenticationError:
             f"other users can write to {path}, which contains tokens; run chmod go-w {path}"
         ),
         "open file": (
-            f"{path} can be read by others, and what it holds may be known to them; remove "
-            f"it and log in again, or if it is yours alone: chmod 600 {path}"
+            f"{path} is readable by other users, so its tokens may be known to them; remove it "
+            f"and log in again, or if no other user has access, run chmod 600 {path}"
         ),
         "no file": f"{path} cannot be used for tokens: it is not a regular file; remove it",
     }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_authentication"]
 
-_NOTHING = "the card asks for no credentials"
+_NOTHING = "the card requires no credentials"
 _BY = "(--bearer, --api-key; auth=)"
 """The options for credentials: of the command; of the function."""
 
@@ -49,7 +49,7 @@ def _declared(card: AgentCard, observed: Observations) -> Finding:
             "authentication.declared",
             "warning",
             f"the card asks for {words}",
-            "callers cannot know how to carry what is not declared, or of no known kind",
+            "clients cannot send credentials that are not declared, or of an unknown kind",
             f"declare {', '.join(undeclared)} in securitySchemes (A2A 4.5)",
         )
     if words:
@@ -62,8 +62,8 @@ def _declared(card: AgentCard, observed: Observations) -> Finding:
             "authentication.declared",
             "warning",
             f"{saw}, but the agent does",
-            "callers send no credentials where the card asks for none",
-            "name what is required in securityRequirements (A2A 4.5)"
+            "clients send no credentials if the card requires none",
+            "name the required schemes in securityRequirements (A2A 4.5)"
             + ("" if names else ", and declare it in securitySchemes"),
         )
     if names:
@@ -72,7 +72,7 @@ def _declared(card: AgentCard, observed: Observations) -> Finding:
             "info",
             f"the card declares {names}, and requires none of them",
             "callers send credentials only if they are configured to",
-            "name what is required in securityRequirements (A2A 4.5), if it is",
+            "if credentials are required, name them in securityRequirements (A2A 4.5)",
         )
     return Finding("authentication.declared", "ok", _NOTHING)
 
@@ -116,8 +116,8 @@ def _requested(
             "authentication.asked",
             "problem",
             saw,
-            "the card asks for credentials, and the agent answers without them",
-            "check that the agent verifies credentials, or ask for none in the card",
+            "the card requires credentials, but the agent answers without them",
+            "check that the agent verifies credentials, or require none in the card",
             about,
         )
     elif required:
@@ -125,7 +125,7 @@ def _requested(
             "authentication.asked",
             "warning",
             saw,
-            "callers cannot tell that credentials are missing from any other failure",
+            "clients cannot distinguish missing credentials from other failures",
             "answer requests without credentials with 401 and WWW-Authenticate (A2A 7.4)",
             about,
         )
@@ -133,7 +133,7 @@ def _requested(
         text = f"{saw}, which is not an agent's answer"
         yield Finding("authentication.asked", "not measured", text, about=about)
     else:
-        text = "callers without credentials are answered, as the card says"
+        text = "clients without credentials are answered, as the card declares"
         yield Finding("authentication.asked", "ok", text, about=about)
 
 
@@ -142,8 +142,8 @@ def _missing(about: str, card: AgentCard, observed: Observations) -> Iterator[Fi
         yield Finding(
             "authentication.accepted",
             "problem",
-            "there were no credentials to send",
-            "no call works without them, and little else could be examined",
+            "no credentials were passed",
+            "no call works without them, and few other checks are possible",
             _pass(card),
             about,
         )
@@ -152,19 +152,19 @@ def _missing(about: str, card: AgentCard, observed: Observations) -> Iterator[Fi
 def _pass(card: AgentCard) -> str:
     """Return the advice if there are no credentials."""
     if alternatives(card):
-        return f"pass what the card asks for {_BY}"
+        return f"pass the credentials that the card requires {_BY}"
     if card.security_schemes:
-        return f"pass what the card declares {_BY}"
-    return f"pass a token or an API key {_BY}; the card does not say which"
+        return f"pass the credentials that the card declares {_BY}"
+    return f"pass a token or an API key {_BY}; the card does not declare which"
 
 
 def _check(card: AgentCard) -> str:
     """Return the advice if the credentials are refused."""
     if alternatives(card):
-        return "check that they are for this agent, valid, and of the kind that its card asks for"
+        return "check that they are valid, for this agent, and of the kind that its card requires"
     if card.security_schemes:
-        return "check that they are for this agent, valid, and of a kind that its card declares"
-    return "check that they are for this agent, and valid; its card does not say of which kind"
+        return "check that they are valid, for this agent, and of a kind that its card declares"
+    return "check that they are valid and for this agent; its card does not declare their kind"
 
 
 def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
@@ -175,7 +175,8 @@ def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
         yield Finding(
             "authentication.accepted",
             "not measured",
-            "credentials were not sent to another origin than the one they were given for",
+            "credentials were not sent, because the interface is at another origin than the one "
+            "they were passed for",
             about=about,
         )
     elif interface.credentials_error:
@@ -183,21 +184,21 @@ def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
             "authentication.accepted",
             "problem",
             interface.credentials_error,
-            "no call leaves without them",
-            "give what the card asks for",
+            "no call is sent without them",
+            "pass the credentials that the card requires",
             about,
         )
     elif reply.is_auth_refusal:
         yield Finding(
             "authentication.accepted",
             "problem",
-            f"with the credentials that were given: {reply.summary}",
+            f"with the given credentials: {reply.summary}",
             "no call works with them",
             _check(card),
             about,
         )
     elif interface.unauthorized is not None and interface.unauthorized.is_auth_refusal:
-        yield Finding("authentication.accepted", "ok", "the credentials are taken", about=about)
+        yield Finding("authentication.accepted", "ok", "the credentials are accepted", about=about)
     elif not reply.is_protocol_reply:
         text = f"with credentials: {reply.summary}, which is not an agent's answer"
         yield Finding("authentication.accepted", "not measured", text, about=about)

@@ -64,31 +64,31 @@ def _missing(error: A2AError) -> Finding:
             "problem",
             saw,
             "the agent cannot be called from here",
-            "check the address, the network between, and that the agent is running",
+            "check the address, the network, and that the agent is running",
         )
     if isinstance(error, AuthenticationError | PermissionDeniedError):
         return Finding(
             "card.found",
             "problem",
             saw,
-            "callers cannot learn how to call the agent, nor which credentials it wants",
-            "give the credentials that the server of the card wants, or make the card public",
+            "clients cannot find out how to call the agent, nor which credentials it requires",
+            "pass the credentials that the card's server requires, or make the card public",
         )
     if isinstance(error, InvalidAgentResponseError) or _is_something_else(error):
         return Finding(
             "card.valid",
             "problem",
             saw,
-            "callers have nothing to go by, and give up before they call",
-            "is this the right address and port? No agent seems to be there",
+            "clients cannot call an agent without a card",
+            "check the address and port: no agent seems to be there",
         )
     if isinstance(error, InvalidAgentCardError | LimitExceededError):
         return Finding(
             "card.valid",
             "problem",
             saw,
-            "callers have nothing to go by, and give up before they call",
-            "mend the card: it must be a JSON object with a name and interfaces (A2A 4.4.1)",
+            "clients cannot call an agent without a card",
+            "correct the card: it must be a JSON object with a name and interfaces (A2A 4.4.1)",
         )
     if isinstance(error, AgentCardResolutionError):
         first = "" if error.http_status is None else "check the address and port; "
@@ -96,15 +96,15 @@ def _missing(error: A2AError) -> Finding:
             "card.found",
             "problem",
             saw,
-            "callers that only know the agent's address cannot call it",
+            "clients that have only the agent's address cannot call it",
             f"{first}serve the card at /.well-known/agent-card.json (A2A 8.2), or name its URL",
         )
     return Finding(
         "card.found",
         "problem",
         saw,
-        "the server gives no card, and callers cannot call the agent meanwhile",
-        "see what the server, or what stands before it, says of the request",
+        "the server does not serve the card, so clients cannot call the agent",
+        "read the log of the server, or of the proxy before it",
     )
 
 
@@ -125,7 +125,7 @@ def _found(card: CardFacts) -> Iterator[Finding]:
             "card.found",
             "warning",
             where,
-            "this is the path of agents before protocol 0.3; newer callers may not look there",
+            "this is the path of agents before protocol 0.3; newer clients may not request it",
             "serve it at /.well-known/agent-card.json as well (A2A 8.2)",
         )
     else:
@@ -141,8 +141,8 @@ def _found(card: CardFacts) -> Iterator[Finding]:
         yield Finding(
             "card.access",
             "info",
-            "the server gives the card to callers with credentials only",
-            "callers must know how to authenticate before they can read how",
+            "the server requires credentials for the card",
+            "clients must know how to authenticate before they can read the card that declares it",
         )
     kind = media_type(card.headers)
     if kind != "application/json" and not kind.endswith("+json"):
@@ -150,7 +150,7 @@ def _found(card: CardFacts) -> Iterator[Finding]:
             "card.type",
             "warning",
             f"its content type is {kind or 'not said'}",
-            "strict callers, and browsers, do not take it for JSON",
+            "strict clients and browsers do not read it as JSON",
             "serve it as application/json",
         )
 
@@ -199,8 +199,8 @@ def _members(card: CardFacts) -> Iterator[Finding]:
             "card.members",
             "info",
             "it names no skill",
-            "the card does not say what the agent is for",
-            "describe what the agent does in skills",
+            "the card does not describe the agent's purpose",
+            "describe the agent's abilities in skills",
         )
     else:
         yield Finding("card.members", "ok", "it has all that the protocol requires")
@@ -218,7 +218,7 @@ def _members(card: CardFacts) -> Iterator[Finding]:
             "card.repeats",
             "info",
             "it names an interface twice",
-            "callers that go to the next interface when one fails go to the same again",
+            "clients that try the next interface after a failure try the same one again",
             "name each interface once",
         )
 
@@ -239,8 +239,8 @@ def _caching(card: CardFacts) -> Iterator[Finding]:
         yield Finding(
             "card.caching",
             "info",
-            f"{'ETag' if etag else 'Last-Modified'}, but the whole card for those who have it"
-            f"{_cache_control(cache_control)}",
+            f"{'ETag' if etag else 'Last-Modified'}, but the whole card is sent to clients that "
+            f"have it{_cache_control(cache_control)}",
             "callers fetch the whole card again whenever they check it",
             "answer 304 to If-None-Match and If-Modified-Since (RFC 9110, 13.1)",
         )
@@ -249,7 +249,7 @@ def _caching(card: CardFacts) -> Iterator[Finding]:
             "card.caching",
             "info",
             "an ETag or Last-Modified, and no Cache-Control",
-            "each caller guesses by itself how long the card holds",
+            "each client guesses how long the card is fresh",
             "send Cache-Control: max-age=… (A2A 8.6)",
         )
     else:
@@ -288,7 +288,7 @@ def _signatures(card: CardFacts) -> Iterator[Finding]:
             "card.signatures",
             "info",
             f"{_counted(count, 'signature')}, not verified",
-            "whether the card is its author's is not known: this examination has no keys",
+            "the origin of the card was not verified: this examination has no keys",
         )
     else:
         yield Finding("card.signatures", "ok", "not signed, as most cards are (A2A 8.4)")

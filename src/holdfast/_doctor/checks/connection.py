@@ -64,8 +64,8 @@ def _address(interface: InterfaceFacts, observed: Observations) -> Iterator[Find
             "address.interface",
             "warning",
             f"{url} is of another origin than the card",
-            "credentials that were given for the card's origin do not go there by themselves",
-            "serve both at one origin, or tell callers to trust the other one as well",
+            "clients do not send credentials for the card's origin there unless they trust it",
+            "serve both at one origin, or document that clients must trust the other one",
             about,
         )
     else:
@@ -94,7 +94,7 @@ def _tls(observed: Observations, now: float) -> Iterator[Finding]:
             "problem",
             f"no TLS connection to {tls.host}: {tls.failure}",
             "no caller can connect to the agent",
-            "check that the port speaks TLS, and which versions",
+            "check that the port speaks TLS, and with which versions",
         )
         return
     if tls.version in _OLD_TLS:
@@ -130,7 +130,7 @@ def _certificate(tls: TlsFacts, now: float) -> Finding:
             "warning",
             f"valid until {end}: {_days(remaining)}",
             "from then on callers refuse the connection",
-            "renew it, and see to it that this happens by itself",
+            "renew it, and automate the renewal",
         )
     return Finding("tls.certificate", "ok", f"trusted for {tls.host}, valid until {end}")
 
@@ -182,12 +182,12 @@ def _limits(observed: Observations) -> Finding:
             "warning",
             f"the agent answered 429 {_times(observed.refusals)}{wait}"
             f"{f' ({hints})' if hints else ''}",
-            "it may be called less often than it was just now; other findings suffer from it",
+            "the examination exceeded the agent's rate limit; other findings may be affected",
             "wait before the next examination; send Retry-After with 429" if wait else "wait",
         )
     if hints:
-        return Finding("limits.rate", "info", hints, "the agent says how often it may be called")
-    return Finding("limits.rate", "ok", "no reply spoke of a limit to how often it may be called")
+        return Finding("limits.rate", "info", hints, "the agent reports its rate limit")
+    return Finding("limits.rate", "ok", "no reply reported a rate limit")
 
 
 def _times(count: int) -> str:

@@ -33,7 +33,7 @@ class _Row(NamedTuple):
 _ROWS = (
     _Row(
         "task",
-        "a task that there is not",
+        "a task that does not exist",
         frozenset({-32001}),
         "TaskNotFoundError (-32001; A2A 3.3.2)",
     ),
@@ -85,7 +85,8 @@ def _check_row(row: _Row, reply: ReplyFacts, interface: InterfaceFacts) -> Findi
             check,
             "warning",
             saw,
-            "a client with a mistake in it does not learn that, and tries again what cannot work",
+            "a faulty client does not learn about its fault, and retries requests that cannot "
+            "succeed",
             f"answer {row.expected}",
             about,
         )
@@ -94,7 +95,7 @@ def _check_row(row: _Row, reply: ReplyFacts, interface: InterfaceFacts) -> Findi
             check,
             "problem" if row.check == "task" else "warning",
             saw,
-            "what makes no sense is answered as if it did",
+            "an invalid request is answered as if it were valid",
             f"answer {row.expected}",
             about,
         )
@@ -103,7 +104,7 @@ def _check_row(row: _Row, reply: ReplyFacts, interface: InterfaceFacts) -> Findi
             check,
             "info" if row.check != "task" else "warning",
             saw,
-            "callers take it for another failure" + _retry_note(reply),
+            "clients take it for another failure" + _retry_note(reply),
             f"answer {row.expected}",
             about,
         )
@@ -111,7 +112,7 @@ def _check_row(row: _Row, reply: ReplyFacts, interface: InterfaceFacts) -> Findi
         check,
         "warning",
         saw,
-        "callers see a failure of HTTP, and not what is wrong" + _retry_note(reply),
+        "clients see an HTTP failure instead of the cause" + _retry_note(reply),
         f"answer {row.expected} in the form of the binding",
         about,
     )
@@ -119,7 +120,7 @@ def _check_row(row: _Row, reply: ReplyFacts, interface: InterfaceFacts) -> Findi
 
 def _retry_note(reply: ReplyFacts) -> str:
     is_transient = reply.code == -32603 or (reply.status or 0) >= 500
-    return ", and try again what cannot work" if is_transient else ""
+    return ", and retry requests that cannot succeed" if is_transient else ""
 
 
 def _path(reply: ReplyFacts, about: str) -> Finding:
@@ -129,8 +130,8 @@ def _path(reply: ReplyFacts, about: str) -> Finding:
             "errors.path",
             "warning",
             saw,
-            "a wrong address in a card looks as if it were right",
-            "answer 404 to paths that there are not",
+            "a wrong address in a card looks correct",
+            "answer 404 to unknown paths",
             about,
         )
     return Finding("errors.path", "ok", saw, about=about)

@@ -34,8 +34,8 @@ def check_interfaces(observed: Observations, _now: float) -> Iterator[Finding]:
             "bindings.many",
             "info",
             f"the card names {count} interfaces; the first {len(observed.interfaces)} are shown",
-            "callers take the first that they speak",
-            "name those that callers are to use",
+            "clients use the first one that they support",
+            "declare only those that clients should use",
         )
     is_any_supported = any(interface.is_supported for interface in observed.interfaces)
     if not is_any_supported and any(map(_is_grpc, observed.interfaces)):
@@ -44,7 +44,7 @@ def check_interfaces(observed: Observations, _now: float) -> Iterator[Finding]:
         yield Finding(
             "bindings.known",
             "problem",
-            "no interface has a binding and a version that are spoken here",
+            "no interface has a binding and a version that this tool supports",
             f"callers that speak {' and '.join(HTTP_BINDINGS)}, in "
             f"{' and '.join(PROTOCOL_VERSIONS)}, cannot call the agent",
             "offer one of them",
@@ -67,9 +67,9 @@ def _reached(interface: InterfaceFacts, observed: Observations) -> Finding:
             about=about,
         )
     if not interface.is_examined or interface.task is None:
-        reason = observed.stopped or "there were enough others"
+        reason = observed.stopped or "enough other interfaces were examined"
         if interface.address_fault is not None:
-            reason = "its address cannot be meant"
+            reason = "its address cannot be correct"
         return Finding("bindings.answers", "not measured", reason, about=about)
     reply = interface.task
     if reply.status is None:
@@ -108,8 +108,8 @@ def _reached(interface: InterfaceFacts, observed: Observations) -> Finding:
         "bindings.answers",
         "problem",
         f"a question is answered by {reply.summary}",
-        "something listens there, and it is not this agent, or not in this binding",
-        "check the path in the card, and what stands before the agent",
+        "another program answers there, or the agent answers in another binding",
+        "check the path in the card, and the proxy before the agent",
         about,
     )
 
@@ -133,7 +133,7 @@ def _version(interface: InterfaceFacts) -> Finding:
             "versions.spoken",
             "problem",
             saw,
-            "neither a caller of 1.0 nor one of 0.3 is understood",
+            "the agent understands neither protocol 1.0 nor 0.3",
             "check the address in the card, and the version of the agent's library",
             about,
         )
@@ -142,7 +142,7 @@ def _version(interface: InterfaceFacts) -> Finding:
             "versions.spoken",
             "problem",
             saw,
-            "callers trust the card, and are not understood",
+            "clients use the declared version, and get errors",
             f"declare {spoken[0]} in the card, or speak {declared}",
             about,
         )
@@ -151,7 +151,7 @@ def _version(interface: InterfaceFacts) -> Finding:
             "versions.spoken",
             "warning",
             saw,
-            "each caller has to find out by itself, or guesses",
+            "each client has to probe or guess the version",
             f'add "protocolVersion": "{spoken[0]}" to the interface',
             about,
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["check_listing"]
 
 _UNKNOWN = frozenset({-32601, -32004})
-_LOST = "a task whose reply was lost cannot be found again by it"
+_LOST = "clients cannot find a task by it after a lost reply"
 
 
 def check_listing(observed: Observations, _now: float) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def _list(
             "info" if is_v03 else "warning",
             f"ListTasks: {reply.summary}",
             f"{_LOST}; protocol 1.0 has it (A2A 3.1.4)" + (", 0.3 need not" if is_v03 else ""),
-            "offer ListTasks" if is_missing or is_v03 else "see why it fails: it only reads",
+            "offer ListTasks" if is_missing or is_v03 else "find out why it fails: it only reads",
             about,
         )
         return
@@ -49,7 +49,7 @@ def _list(
         about=about,
     )
     if not listing.tasks:
-        reason = "there are no tasks in the list that could show it"
+        reason = "no listed task can show it"
         if observed.stopped and observed.may_send:  # after the message, the list is probed again
             reason = observed.stopped
         for check in ("list.history", "list.context", *(() if is_v03 else ("list.time",))):
@@ -66,14 +66,14 @@ def _list(
         yield Finding(
             "list.history",
             "info",
-            "no listed task has messages in its history, though they were asked for",
+            "no listed task has messages in its history, although they were requested",
             _LOST,
             "keep the messages of callers in the history of tasks, and list them",
             about,
         )
-    yield _filter("context", "a context that there is not", listing.in_unknown_context, about)
+    yield _filter("context", "a context that does not exist", listing.in_unknown_context, about)
     if not is_v03:
-        yield _filter("time", "a time to come", listing.after_future, about)
+        yield _filter("time", "a time in the future", listing.after_future, about)
 
 
 def _filter(name: str, value: str, count: int | None, about: str) -> Finding:
@@ -86,8 +86,7 @@ def _filter(name: str, value: str, count: int | None, about: str) -> Finding:
         check,
         "warning",
         f"the list for {value} has {_counted(count)}",
-        f"the {name} that is asked for counts for nothing; callers page through all tasks to find "
-        "their own",
+        f"the {name} filter is ignored, so clients must page through all tasks",
         f"filter by {'contextId' if name == 'context' else 'statusTimestampAfter'} (A2A 3.1.4)",
         about,
     )

@@ -28,7 +28,7 @@ def check_recording(observed: Observations, _now: float) -> Iterator[Finding]:
     sending = observed.sending
     reason = ""
     if not observed.may_send:
-        reason = "no message was given to send"
+        reason = "no message to send was passed"
     elif sending is None:
         reason = observed.unmeasured_reason
     elif sending.not_sent_reason:
@@ -47,7 +47,7 @@ def _sent_message(sending: SendingFacts, observed: Observations) -> Iterator[Fin
         yield Finding(
             "recording.task",
             "info",
-            "a message came back in place of a task",
+            "a message was returned instead of a task",
             f"no task holds it: {_LOST}",
         )
     elif sending.task_id:
@@ -65,7 +65,7 @@ def _answer(sending: SendingFacts, observed: Observations) -> Finding:
             "problem",
             f"message {sending.message_id} was not executed: {reply.summary}",
             "no message reaches the agent there",
-            "check that the agent is running, and the network between; it can be sent again",
+            "check that the agent is running, and the network; the message can be sent again",
         )
     if reply is None or reply.status is None:
         reason = observed.stopped or (reply.summary if reply else "no answer came")
@@ -89,8 +89,8 @@ def _answer(sending: SendingFacts, observed: Observations) -> Finding:
                 check,
                 "info",
                 saw,
-                "that is the agent's decision; it says little of tasks that go well",
-                "examine it with a message that the agent can do",
+                "that is the agent's decision; it shows little about other tasks",
+                "examine it with a message that the agent accepts",
             )
         return Finding(check, "ok", f"{saw}{note}")
     if sending.is_message:
@@ -99,7 +99,7 @@ def _answer(sending: SendingFacts, observed: Observations) -> Finding:
         return Finding(
             check,
             "warning",
-            f"message {sending.message_id} was taken, and no event and no task came back",
+            f"message {sending.message_id} was accepted, but no event and no task was returned",
             "the outcome is unknown: the agent may have executed it",
             "search the agent's tasks for it before you send it again",
         )
@@ -107,8 +107,8 @@ def _answer(sending: SendingFacts, observed: Observations) -> Finding:
         check,
         "problem",
         f"message {sending.message_id}: {reply.summary}",
-        "the agent does not do what it is for, at least not with this message",
-        "see what the agent's own log says of it",
+        "the agent did not complete this message",
+        "read the agent's own log",
     )
 
 
@@ -147,7 +147,7 @@ def _in_recent(sending: SendingFacts, observed: Observations) -> Finding:
     if sending.in_recent is None:
         reason = _not_listed_reason(sending, observed)
         if sending.has_list and sending.is_v03:
-            reason = "lists of protocol 0.3 know no times"
+            reason = "lists of protocol 0.3 cannot filter by time"
         return Finding(check, "not measured", reason)
     if sending.in_recent:
         return Finding(check, "ok", "the list from the time of sending on has the task")
@@ -156,18 +156,18 @@ def _in_recent(sending: SendingFacts, observed: Observations) -> Finding:
         "warning",
         "the list from the time of sending on does not have the task",
         f"a task of a context that is not known yet cannot be found; {_LOST}",
-        "give each status its time, and filter by statusTimestampAfter (A2A 3.1.4)",
+        "set a timestamp on each status, and filter by statusTimestampAfter (A2A 3.1.4)",
     )
 
 
 def _not_listed_reason(sending: SendingFacts, observed: Observations) -> str:
-    return observed.unmeasured_reason if sending.has_list else "there is no list of tasks"
+    return observed.unmeasured_reason if sending.has_list else "the agent has no list of tasks"
 
 
 def _twice(sending: SendingFacts, observed: Observations) -> Finding:
     check, second_reply = "sending.twice", sending.second_reply
     if second_reply is None:
-        reason = "there was no answer the first time"
+        reason = "the first message got no answer"
         if not observed.may_repeat:
             reason = "the message may not be sent a second time"
         return Finding(check, "not measured", observed.stopped or reason)
@@ -180,13 +180,13 @@ def _twice(sending: SendingFacts, observed: Observations) -> Finding:
             check,
             "info",
             f"{saw}: {made}{f', {sending.second_task_id}' if sending.second_task_id else ''}",
-            "a caller that sends a message again after a lost reply has it executed twice; most "
-            "agents behave so",
-            "let a message id stand for one task (A2A 3.3.1)",
+            "a message that is sent again after a lost reply is executed twice; most agents "
+            "behave so",
+            "create one task for each message id (A2A 3.3.1)",
         )
     return Finding(
         check,
         "ok",
         f"{saw}: {second_reply.summary}",
-        "it is refused, and not executed twice, as far as that can be seen",
+        "it is refused, and apparently not executed twice",
     )

@@ -40,7 +40,7 @@ _MIN_SILENCE_S = 15.0
 _ENDED = frozenset({"settled", "message", "open"})
 """Ends of streams whose task has ended, or waits."""
 
-_NEEDS_MESSAGE = "no message was given to send"
+_NEEDS_MESSAGE = "no message to send was passed"
 _STREAM_CHECKS = (
     "streaming.begins",
     "streaming.flushed",
@@ -57,7 +57,7 @@ def check_streaming(observed: Observations, _now: float) -> Iterator[Finding]:
         return
     declared = bool(observed.card.card.capabilities.streaming)
     saw = "the card declares " + ("streaming" if declared else "no streaming")
-    means = "" if declared else "callers ask again and again how a task goes"
+    means = "" if declared else "clients have to poll"
     yield Finding("streaming.declared", "ok" if declared else "info", saw, means)
     for interface in observed.interfaces:
         if interface.subscription is not None:
@@ -90,7 +90,7 @@ def _unknown_task(reply: ReplyFacts, about: str, *, declared: bool) -> Finding:
     """Check the subscription to an unknown task."""
     check, saw = (
         "subscribe.unknown",
-        f"a subscription to a task that there is not: {reply.summary}",
+        f"a subscription to a task that does not exist: {reply.summary}",
     )
     if reply.code == -32001 or (not declared and reply.code in {-32004, -32601}):
         return Finding(check, "ok", saw, about=about)
@@ -99,7 +99,7 @@ def _unknown_task(reply: ReplyFacts, about: str, *, declared: bool) -> Finding:
             check,
             "problem",
             saw,
-            "the card declares streaming, and the agent does not know of it",
+            "the card declares streaming, but the agent does not support it",
             "offer SubscribeToTask (A2A 3.1.6), or declare no streaming",
             about,
         )
@@ -132,8 +132,8 @@ def _stream(stream: StreamFacts, observed: Observations) -> Iterator[Finding]:
             "streaming.begins",
             "problem",
             f"no event came: {_no_event_reason(stream, opened)}",
-            "the card declares streaming, and callers that use it get nothing",
-            "see why the stream fails, or declare no streaming",
+            "the card declares streaming, but clients get no events",
+            "find out why the stream fails, or declare no streaming",
         )
         return
     count, first = len(stream.arrivals), stream.arrivals[0]
@@ -172,17 +172,17 @@ def _flushed(stream: StreamFacts, observed: Observations) -> Finding:
             check,
             "problem",
             f"{count} events came at once, and happened within {agent_spread:.1f} s",
-            "a proxy or the server buffers them to the end: callers cannot follow a task, and a "
-            "long one is cut",
+            "a proxy or the server buffers the stream: clients cannot follow a task, and long "
+            "tasks are cut off",
             "turn buffering off in the proxy (nginx: proxy_buffering off, or the header "
             "X-Accel-Buffering: no), and flush each event",
         )
     if count > 1 and spread >= _MIN_SPREAD_S:
         saw = f"{count} events over {spread:.1f} s, in {stream.pieces} pieces"
         return Finding(check, "ok", saw)
-    reason = f"{_counted(count)} came while it was watched, too few to tell"
+    reason = f"{_counted(count)} arrived during the examination, too few to measure"
     if count > 1 and stream.end in _ENDED:
-        reason = "the task ended too quickly to tell; send one that takes some seconds"
+        reason = "the task ended too quickly to measure; send a message that takes some seconds"
     elif stream.end is None:
         reason = observed.stopped or reason
     return Finding(check, "not measured", reason)
@@ -207,7 +207,7 @@ def _kept_alive(stream: StreamFacts, observed: Observations) -> Finding:
             "warning",
             f"silent for {silence}, without a comment",
             f"proxies cut a stream whose silence reaches {_PROXY_IDLE_TIMEOUT_S:.0f} s, and "
-            "callers cannot tell a slow agent from a dead one",
+            "clients cannot distinguish a slow agent from a crashed one",
             "send a comment while there are no events, such as every 15 s",
         )
     reason = f"the stream was never silent for longer than {silence}"
@@ -225,15 +225,15 @@ def _end(stream: StreamFacts) -> Iterator[Finding]:
             "streaming.end",
             "problem",
             f"the stream ended before the task did{reason}",
-            "callers that take the end of a stream for the end of the task miss the rest",
-            "look for a time limit in the proxy or in the server",
+            "clients that take the end of the stream for the end of the task miss the rest",
+            "check the time limits of the proxy and the server",
         )
     elif stream.end == "open":
         yield Finding(
             "streaming.end",
             "warning",
-            "the stream stayed open when the task was over",
-            "callers that wait for its end wait for nothing",
+            "the stream stayed open after the task had ended",
+            "clients that wait for its end never continue",
             "end the stream with the task (A2A 3.1.2)",
         )
     elif stream.end is not None:
@@ -243,7 +243,7 @@ def _end(stream: StreamFacts) -> Iterator[Finding]:
 _ENDS = {
     "settled": "the stream ended with the task, or where the task waits",
     "message": "the stream was one message",
-    "left": "the stream was left while the task went on",
+    "left": "the stream was closed while the task was running",
 }
 
 
@@ -269,7 +269,7 @@ def _running(subscription: SubscriptionFacts, observed: Observations) -> Iterato
             "subscribe.snapshot",
             "problem",
             f"a subscription to a task that runs: {opened.summary}",
-            "a stream that is cut cannot be picked up again",
+            "a cut stream cannot be resumed",
             "offer SubscribeToTask (A2A 3.1.6)",
         )
         yield Finding("subscribe.overlap", "not measured", "there was no subscription")
@@ -301,7 +301,7 @@ def _overlap(subscription: SubscriptionFacts, observed: Observations) -> Finding
             "the events of a subscription add up to the whole task",
         )
     if subscription.text is None:
-        reason = "the task made no text while it was subscribed to, or did not end"
+        reason = "the task produced no text during the subscription, or did not end"
         return Finding(check, "not measured", observed.stopped or reason)
     saw, means = {
         "repeated": (
@@ -318,7 +318,7 @@ def _overlap(subscription: SubscriptionFacts, observed: Observations) -> Finding
         "warning",
         saw,
         means,
-        "take the snapshot and begin to listen as one step",
+        "take the snapshot and subscribe to events atomically",
     )
 
 
@@ -335,7 +335,7 @@ def _over(subscription: SubscriptionFacts, observed: Observations) -> Finding:
             check,
             "info",
             f"{saw}; {count}, then the end",
-            "the protocol has an error for it; callers that look at the task are well served",
+            "the protocol defines an error for it; clients that read the task are not affected",
             "answer UnsupportedOperationError (-32004; A2A 3.1.6)",
         )
     return Finding(

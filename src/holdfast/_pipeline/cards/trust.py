@@ -148,7 +148,7 @@ class AcceptedCard(NamedTuple):
 
 
 _ABSENT = CardVerification(outcome="absent", reason="the card is not signed")
-_NO_VERIFIER = CardVerification(outcome="unverifiable", reason="there is no card verifier")
+_NO_VERIFIER = CardVerification(outcome="unverifiable", reason="no card verifier is configured")
 
 
 class CardTrust:
