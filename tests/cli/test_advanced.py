@@ -114,7 +114,7 @@ def test_auth_011_command_waits_until_the_task_is_authorized(how, streaming):
     done = holdfast("send", "hello", "--through-auth", *how, agent=agent)
     assert done.exit == 0
     assert done.out.rindex("TASK_STATE_COMPLETED") > done.out.rindex("Task ID: ")
-    assert "waits for an authorization: log in at https://login.test" in done.err
+    assert "waits for authorization: log in at https://login.test" in done.err
     assert len(agent.calls("SendMessage")) + len(agent.calls("SendStreamingMessage")) == 1
 
 

@@ -560,7 +560,7 @@ def test_auth_010_metadata_of_another_issuer_is_refused(scene):
             A2AConnectionError("no such name", failure="dns", executed=False),
             "A2ACLI_ERR_UNREACHABLE",
             "no such name",
-            "check the host's name in --issuer",
+            "check the host name in --issuer",
         ),
         (
             answer(b"<html>Welcome</html>"),

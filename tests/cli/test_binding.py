@@ -59,7 +59,7 @@ def test_they_stay_with_the_agent_that_is_named_beside_them(send, own, names, by
     assert (done.exit, done.err, got_it) == (0, "", True)
     done, got_it = send(OTHER, **where)
     assert (done.exit, got_it) == (0, False)
-    assert done.err.count(" is not sent: it is for https://agent.test/, which ") == 3
+    assert done.err.count(" is not sent: it belongs to https://agent.test/, which ") == 3
     assert done.err.count(f"--credential-origin {OTHER}:443\n") == 3
     done, got_it = send(OTHER, "--credential-origin", OTHER, **where)
     assert (done.exit, done.err, got_it) == (0, "", True)
@@ -130,7 +130,7 @@ def test_a_401_of_an_agent_that_they_are_not_for_is_explained():
     env = {"A2ACLI_AGENT_CARD": AGENT, "A2ACLI_BEARER": SECRET}
     done = holdfast("send", "hello", card=OTHER, agent=agent, env=env)
     assert done.exit == 4
-    assert "Hint: the credentials that are set are for another agent" in done.err
+    assert "Hint: the credentials that are set belong to another agent" in done.err
 
 
 def test_a_login_is_not_made_for_an_agent_that_a_found_file_names(found):

@@ -43,7 +43,7 @@ def test_card_get_002_a_card_that_is_right_is_valid(form):
     done = get("--validate", "-o", form)
 
     assert done.exit == 0
-    assert "Valid: the card is as the protocol's schema has it" in done.err
+    assert "Valid: the card conforms to the protocol's schema" in done.err
     assert "Signed" in done.out
 
 

@@ -59,7 +59,7 @@ def test_card_get_005_a_catalog_at_an_address_is_resolved_first_without_credenti
         ("", 404, "A2ACLI_ERR_CARD_NOT_FOUND", 3, "HTTP 404"),
         ("no json", 200, "A2ACLI_ERR_CARD_INVALID", 1, "is not JSON"),
         ("[" * 100_000, 200, "A2ACLI_ERR_CARD_INVALID", 1, "is not JSON"),
-        ({"agents": 1}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "has no agents"),
+        ({"agents": 1}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "has no object or list named agents"),
         ({"agents": {"one": {}}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "names no address"),
         (
             {"agents": {"one": "file:///etc/passwd"}},

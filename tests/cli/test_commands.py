@@ -125,7 +125,7 @@ def test_a_message_reply_in_json_is_wrapped():
         (fails(after=5), "TASK_STATE_FAILED", "failed", ""),
         (rejects("not mine", after=5), "TASK_STATE_REJECTED", "was rejected", ": not mine"),
         (asks("Which city?", after=5), "TASK_STATE_INPUT_REQUIRED", "waits for your answer", ""),
-        (needs_auth("log in"), "TASK_STATE_AUTH_REQUIRED", "waits for an authorization", ""),
+        (needs_auth("log in"), "TASK_STATE_AUTH_REQUIRED", "waits for authorization", ""),
     ],
 )
 def test_an_outcome_is_no_failure_of_the_command(form, plan, state, words, why):
@@ -222,7 +222,7 @@ def test_part_metadata_needs_a_part_before_it():
     agent = FakeAgent()
     done = holdfast("send", "--part-metadata", '{"p": 1}', "--text", "hi", agent=agent)
     assert done.exit == 2
-    assert "--part-metadata stands behind no part" in done.err
+    assert "--part-metadata must follow the --text" in done.err
     assert not agent.calls("SendMessage")
 
 
@@ -238,7 +238,7 @@ def test_a_rejected_task_id_fails_and_makes_no_new_task():
     assert done.exit == 1
     assert done.error["code"] == "TaskNotFoundError"
     assert done.error["a2aCode"] == -32001
-    assert "no new task was made" in done.error["hint"]
+    assert "no new task was created" in done.error["hint"]
     assert "--debug" in done.error["hint"]
     assert len(agent.calls("SendMessage")) == 1
 
@@ -375,7 +375,9 @@ def test_a_task_that_the_search_found_is_reported():
     assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
     first, second, *_ = done.err.splitlines()
     assert first.startswith("Warning: SendMessage: the connection was")
-    assert second.startswith(f"Warning: the search found task {done.field('Task ID')}, which ")
+    assert second.startswith(
+        f"Warning: the search found task {done.field('Task ID')}, created by "
+    )
 
 
 def test_a_wait_says_once_that_the_agent_is_away_and_once_that_it_is_back():
@@ -400,7 +402,7 @@ def test_a_task_that_the_agent_forgot_is_reported_as_such():
     agent.inject(missing, on="GetTask", times=50)
     done = holdfast("send", "hello", "-o", "json", agent=agent)
     assert done.error["code"] == "TaskNotFoundError"
-    assert "knew task" in done.error["hint"]
+    assert "no longer knows task" in done.error["hint"]
 
 
 def test_a_read_that_was_not_answered_may_be_given_more_time():
@@ -427,7 +429,7 @@ def test_address_without_an_answer_in_time_is_doubted(card, hint):
     done = holdfast("send", "hello", "--timeout", "3s", "-o", "json", agent=agent, card=card)
     assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
     assert done.error["message"] == (
-        f"the timeout of 3s expired; the agent's card was still awaited from {card}"
+        f"the timeout of 3s expired; the agent card of {card} had not arrived"
     )
     assert done.error["hint"] == hint
 

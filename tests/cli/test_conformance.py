@@ -140,9 +140,9 @@ def test_conform_001_an_agent_that_is_not_there_is_an_error_of_its_own(kit):
 @pytest.mark.parametrize(
     ("tests", "why"),
     [
-        ("import nothing_of_this_name", "ended with 2, and not as it does when it has run"),
-        ("def test_nothing(): import pytest; pytest.skip('so')", "ran no test to its end"),
-        ("import os; os._exit(7)", "ended with 7, and it left no report"),
+        ("import nothing_of_this_name", "exited with 2 before its run was complete"),
+        ("def test_nothing(): import pytest; pytest.skip('so')", "completed no test"),
+        ("import os; os._exit(7)", "ended with 7, and it wrote no report"),
     ],
 )
 def test_conform_001_a_kit_that_does_not_run_is_no_pass(agent, tmp_path, tests, why):

@@ -249,7 +249,7 @@ def test_a_task_with_nothing_to_save_is_reported(tmp_path):
     holdfast("send", "hello", "--async", agent=agent)
     done = download(agent, tmp_path / "new")
     assert done.exit == 0
-    assert "task task-1 has nothing to save" in done.err
+    assert "task task-1 has no artifacts to save" in done.err
     assert "there may be more to come" in done.err
     assert not (tmp_path / "new").exists()
 
@@ -320,7 +320,7 @@ def test_what_is_fetched_counts_towards_the_sum(tmp_path):
 def test_what_is_no_address_of_the_web_is_not_fetched(tmp_path, url):
     web, done = fetched(tmp_path, url, files={})
     assert done.exit == 1
-    assert "is not a web address" in done.err
+    assert "is not an http:// or https:// URL" in done.err
     assert "pw" not in done.err
     assert web.asked == []
     assert found(tmp_path) == {}

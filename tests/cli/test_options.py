@@ -81,11 +81,11 @@ def test_without_an_agent_the_hint_says_how_to_name_one_and_where_to_get_one(wor
         (["send", "--data", "/no/such/data.json"], "/no/such/data.json cannot be read"),
         (["send", "--data", "-"], "standard input cannot be sent: not JSON"),
         (["send", "--data", "-", "--data", "-"], "two '--data -'"),
-        (["send", "hello", "--media-type", "text/plain"], "behind no part"),
-        (["send", "--media-type", "text/plain", "--text", "x"], "behind no part"),
+        (["send", "hello", "--media-type", "text/plain"], "must follow the --text"),
+        (["send", "--media-type", "text/plain", "--text", "x"], "must follow the --text"),
         (
             ["send", "--text", "x", "--media-type", "a/b", "--media-type", "c/d"],
-            "behind no part",
+            "must follow the --text",
         ),
         (["send", "--text", "x", "--media-type", "nonsense"], "not a media type"),
         (["send", "--text", "x", "--media-type", "a/b\r\nX: 1"], "not a media type"),
@@ -102,11 +102,11 @@ def test_without_an_agent_the_hint_says_how_to_name_one_and_where_to_get_one(wor
         (["send", "hello", "--transport", "PIGEON"], "JSONRPC, HTTP+JSON"),
         (["send", "hello", "--timeout", "-5"], "not a duration"),
         (["send", "hello", "--timeout=-5s"], "not a duration"),
-        (["send", "hello", "--timeout", "0"], "longer than 0 and have an end; write 500ms, 30s"),
+        (["send", "hello", "--timeout", "0"], "greater than 0 and finite; write 500ms, 30s"),
         (["send", "hello", "--timeout", "0s"], "waiting without end is not possible"),
-        (["send", "hello", "--poll-interval", "0"], "longer than 0 and have an end"),
+        (["send", "hello", "--poll-interval", "0"], "greater than 0 and finite"),
         (["send", "hello", "--timeout", "soon"], "not a duration"),
-        (["send", "hello", "--timeout", "9" * 400], "longer than 0 and have an end"),
+        (["send", "hello", "--timeout", "9" * 400], "greater than 0 and finite"),
         (["send", "hello", "--poll-interval", "-1s"], "not a duration"),
         (["send", "hello", "--a2a-version", "v0.3"], "write it as 1.0 or 0.3"),
         (["send", "hello", "--a2a-version", "1.0.1.2"], "not a protocol version"),
@@ -121,7 +121,7 @@ def test_without_an_agent_the_hint_says_how_to_name_one_and_where_to_get_one(wor
         (["task", "subscribe"], "TASK_ID"),
         (["task", "subscribe", "t", "--async"], "--async"),
         (["task", "list", "--status", "busy"], "the states are submitted, working"),
-        (["task", "list", "--status", "unspecified"], "not a state of tasks"),
+        (["task", "list", "--status", "unspecified"], "not a task state"),
         (["task", "list", "--since", "yesterday"], "not a time"),
         (["task", "list", "--limit", "101"], "101"),
         (["task", "list", "--limit", "0"], "0"),
@@ -634,7 +634,7 @@ def test_an_argument_that_is_passed_as_an_option_is_named(words, message):
 def test_json_in_place_of_a_file_and_a_file_in_place_of_json_are_explained(tmp_path):
     for given in ('{"k": 1}', "[1]"):
         told = refused("send", "--data", given)
-        assert "--data takes a file, and was given what looks like JSON itself" in told
+        assert "--data takes a file, and this looks like JSON" in told
         assert given not in told
     path = tmp_path / "d.json"
     path.write_text("{}")
@@ -760,16 +760,16 @@ def test_credentials_that_are_missing_or_wrong(flags, code):
 BEARER_FLAG, KEY_FLAG = "A2ACLI_BEARER (or --bearer)", "A2ACLI_API_KEY (or --api-key)"
 NOT_TAKEN = "check the credentials: the agent does not accept them"
 NOT_PERMITTED = (
-    "the credentials were understood, and do not permit this: ask the agent's owner for the "
-    "permission, or use others"
+    "the credentials are valid, and do not permit this: ask the agent's operator for the "
+    "permission, or use other credentials"
 )
 CERTIFICATE = (
     "the agent asks for the client certificate 'mtls' and the bearer token 'bearer'; the command "
-    "line cannot give that"
+    "line does not support that"
 )
 NONE_OF_THESE = (
     "the agent asks for the HTTP credential 'digest' (scheme 'Digest'), or the client certificate "
-    "'mtls'; the command line can give none of these"
+    "'mtls'; the command line supports none of these"
 )
 LOG_IN = f"log in: holdfast auth login --client-id CLIENT_ID --agent-card {AGENT}"
 PARAM_FLAG = "A2ACLI_SVC_PARAM (or --svc-param) to"
@@ -777,7 +777,7 @@ BASIC_PARAM = f"{PARAM_FLAG} 'Authorization:Basic <user:password in base64>'"
 KEY_PARAM = f"{PARAM_FLAG} 'X-Other:<key>'"
 ONE_KEY = (
     "the agent asks for the API key 'key' (header 'X-Key') and the API key 'second' (cookie "
-    "'sid'); the command line can give only one API key"
+    "'sid'); the command line sends only one API key"
 )
 
 
@@ -919,7 +919,7 @@ def test_a_token_and_a_password_cannot_both_be_given():
     agent = asking(["basic", "bearer"])
     agent.inject(Respond(status=401), on="SendMessage", times=9)
     done = holdfast("send", "hello", "-o", "json", agent=agent)
-    assert done.error["hint"].endswith("the command line cannot give that")
+    assert done.error["hint"].endswith("the command line does not support that")
 
 
 def test_a_403_without_credentials_has_no_words_for_programs():
@@ -936,7 +936,7 @@ def test_the_hint_of_a_401_has_an_end():
     for flags in ([], ["--bearer", SECRET]):
         done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
         assert len(done.error["hint"]) < 500
-        assert done.error["hint"].endswith("the command line can give none of these")
+        assert done.error["hint"].endswith("the command line supports none of these")
         assert len(done.error["message"]) < 1500
 
 
@@ -967,7 +967,10 @@ def test_a_401_says_what_the_card_asks_for_without_words_for_programs():
     [
         (["--api-key", SECRET], NOT_PERMITTED),
         (["--svc-param", f"authorization:{SECRET}"], NOT_PERMITTED),
-        ([], f"the agent does not permit this with the credentials that it got: set {KEY_FLAG}"),
+        (
+            [],
+            f"the agent does not permit this with the credentials that were sent: set {KEY_FLAG}",
+        ),
     ],
 )
 def test_a_403_is_about_a_permission(flags, hint):
@@ -984,8 +987,7 @@ def test_a_403_for_the_card_is_not_about_credentials_that_were_not_sent():
     done = holdfast("send", "hello", "-o", "json", "--bearer", SECRET, agent=agent)
     assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
     assert done.error["hint"] == (
-        "check the address; a card that was saved by other means can be named as a file with "
-        "--agent-card"
+        "check the address; a card that you have saved can be passed as a file with --agent-card"
     )
 
 
@@ -1415,7 +1417,7 @@ def test_durations(text, seconds):
     "text", ["", "s", "-1", "1d", "1 s", "1s1", "1e3", "inf", "nan", "0", "0s", "٣s", "1m30"]
 )
 def test_what_is_no_duration(text):
-    with pytest.raises(ValueError, match=r"duration|must be longer"):
+    with pytest.raises(ValueError, match=r"duration|must be greater"):
         read_duration(text)
 
 

@@ -254,7 +254,7 @@ def answering(turn):
         (["send", "hello"], SENT, "holdfast task get "),
         (["send", "hello", "--stream"], SENT, "holdfast task subscribe --stream task-1 "),
         (["send", "hello", "--async"], SENT, "holdfast task get --wait task-1 "),
-        (["send", "talk"], "; the message was sent", "sending it again would run it once more"),
+        (["send", "talk"], "; the message was sent", "sending it again would execute it again"),
         (["card", "get"], "", ""),
         (["config", "show"], "", ""),
         (["send", "--help"], "", ""),

@@ -88,7 +88,9 @@ def kinds(out):
 
 def test_push_002_each_event_is_a_line_and_the_last_one_carries_the_state():
     with receiving("--stream", "-o", "json") as run:
-        assert run.first.startswith(f"Listening: the agent pushes news of task {TASK} to http://")
+        assert run.first.startswith(
+            f"Listening: the agent sends push notifications of task {TASK} to http://"
+        )
         assert run.push(status("WORKING", "thinking")) == 200
         assert json.loads(run.process.stdout.readline()) == status("WORKING", "thinking")
         assert run.push(artifact("Hello")) == 200

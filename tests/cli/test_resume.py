@@ -66,7 +66,7 @@ def test_what_came_of_each_call_is_shown(left):
     assert "Text:\nB\n\n" in done.out
     assert len(agent.executions) == 2
 
-    assert left.resume(agent=agent).err == "Calls: none is without an outcome\n"
+    assert left.resume(agent=agent).err == "Calls: no call is pending\n"
 
 
 def test_documents_are_one_for_each_call(left):
@@ -175,7 +175,8 @@ def test_what_may_be_secret_in_an_address_has_to_be_said_again(left):
 
     assert without.exit == 1
     assert (
-        "a journal keeps no query of an address; name the agent with --agent-card" in without.err
+        "the journal does not store the query of an address; name the agent with --agent-card"
+        in without.err
     )
     assert "Message ID: m1\n" in named.out
     assert "s3cret" not in named.out + named.err + without.err
@@ -206,7 +207,7 @@ def test_a_call_is_forgotten(left):
 
     again = left.resume("--forget", "m1", agent=agent)
     assert again.exit == 1
-    assert "no call of message m1 is without an outcome in" in again.err
+    assert "no call of message m1 is pending in" in again.err
 
 
 def test_a_call_that_is_held_is_not_forgotten(left):
@@ -233,7 +234,7 @@ def test_call_that_ends_while_it_is_forgotten_is_reported(left):
     done = left.resume("--forget", "m1", engine=engine)
 
     assert done.exit == 1
-    assert "Error: the call of message m1 has ended meanwhile\n" in done.err
+    assert "Error: the call of message m1 has finished in the meantime\n" in done.err
 
 
 def held(left, agent, *, is_alive, outcome=None):
@@ -267,7 +268,7 @@ def test_call_that_another_client_holds_is_named_and_skipped(left):
     done = held(left, agent, is_alive=True)
 
     assert done.exit == 1
-    assert "Warning: 1 of 1 calls are held by another program, which may have " in done.err
+    assert "Warning: 1 of 1 calls are leased by another process, which may have " in done.err
     first, last = documents(done)
     assert first["status"] == "held"
     assert last["error"]["message"] == "1 of 1 calls to http://agent.test have no answer"
@@ -289,13 +290,13 @@ def test_call_of_a_crashed_program_is_resumed_once_the_crash_is_certain(left):
     done = held(left, agent, is_alive=False)
 
     assert done.exit == 1
-    assert "waiting for their leases to end, at 20" in done.err
+    assert "waiting until the leases expire, at 20" in done.err
     assert agent.calls("SubscribeToTask") or agent.calls("GetTask")
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(None, "there is no journal "), (b"notes, and nothing else", "is not a SQLite database")],
+    [(None, " does not exist"), (b"notes, and nothing else", "is not a SQLite database")],
 )
 def test_a_journal_that_cannot_be_used_is_reported(left, content, told):
     if content is not None:
@@ -316,7 +317,7 @@ def test_a_missing_journal_is_named_with_what_creates_one_and_is_not_created(
     done = holdfast("resume", "--journal", "nope.db", *words, card=None)
 
     assert (done.exit, done.out) == (1, "")
-    assert f"Error: there is no journal {tmp_path / 'nope.db'}\n" in done.err
+    assert f"Error: the journal {tmp_path / 'nope.db'} does not exist\n" in done.err
     assert "Hint: check the path; a journal is created by holdfast run --journal FILE" in done.err
     assert list(tmp_path.iterdir()) == []
 
@@ -341,7 +342,7 @@ def test_resume_of_one_agent_names_the_agents_that_others_are_pending_to(left, w
         left.add(f"n{number}", agent=f"http://a{number}.test")
     many = left.resume(*words)
 
-    none = "Calls: none to http://agent.test is without an outcome; "
+    none = "Calls: no call to http://agent.test is pending; "
     assert (one.exit, one.out) == (0, "")
     assert one.err == f"{none}2 calls to another agent are pending: http://***@other.test\n"
     assert many.err.startswith(f"{none}8 calls to other agents are pending: http://a0.test, ")
@@ -353,7 +354,7 @@ def test_forgetting_a_call_of_another_agent_names_that_agent(left):
     done = left.resume("--forget", "m1")
 
     assert done.exit == 1
-    assert "no call of message m1 to http://agent.test is without an outcome in " in done.err
+    assert "no call of message m1 to http://agent.test is pending in " in done.err
     assert "; 1 call to another agent is pending: http://other.test\n" in done.err
 
 

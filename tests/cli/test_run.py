@@ -153,11 +153,11 @@ def test_no_lines_are_done_at_once(runs):
 # ── Bad lines ────────────────────────────────────────────────────────────────────────────────
 
 BAD = {
-    b'{"id": "x", "text": "half': "begins as a JSON object, and is none",
+    b'{"id": "x", "text": "half': "begins like a JSON object, and is not valid JSON",
     b'{"prompt": "hi"}': "this one has none of them",
     b'{"text": "a", "parts": []}': "this one has text and parts",
     b"[1, 2]": "it is a JSON array",
-    b'{"id": true, "text": "a"}': "its id is neither text nor a whole number",
+    b'{"id": true, "text": "a"}': "its id is neither a string nor an integer",
     b'{"id": "\\ud800", "text": "a"}': "its id is not UTF-8",
     b'{"text": 5}': "its text is no text",
     b'{"message": "hi"}': "its message is no object",
@@ -795,7 +795,7 @@ def test_call_that_was_not_awaited_is_resumed_by_the_next_run(tmp_path, grace, s
         (["--results", "{}"], "{} cannot be written: Is a directory"),
         (["--results", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
         (["--results", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),
-        (["--results", "{}/notes"], "{}/notes holds something that is not a result, on line 1"),
+        (["--results", "{}/notes"], "{}/notes contains something that is not a result, in line 1"),
         (["--results", "{}/in"], "{}/in is named by --input and by --results"),
         (["--journal", "{}/in"], "{}/in is named by --input and by --journal"),
         (["--journal", "{}"], "the journal {} cannot be used: {} is a directory"),
@@ -846,7 +846,7 @@ def test_result_inside_another_value_is_unchanged(runs):
     runs.output.write_text(content)
     done = runs(lines=["a"])
 
-    assert "holds something that is not a result, on line 2" in done.err
+    assert "contains something that is not a result, in line 2" in done.err
     assert runs.output.read_text() == content
 
 

@@ -195,4 +195,4 @@ def test_the_headers_of_the_protocol_itself_are_logged_as_they_are():
 
 def test_short_key_in_a_service_parameter_is_warned_about_without_verification():
     done = holdfast("send", "hello", "--async", "--svc-param", "x-one:pw", "--insecure")
-    assert "SECURITY: a credential, or what may be one" in done.err
+    assert "SECURITY: a credential or service parameter" in done.err

@@ -304,7 +304,7 @@ def test_send_003_without_streams_it_falls_back_says_so_and_never_hangs():
     fake = Fake(FakeAgent(scripted, streaming=False))
     done = fake.run("send", "slow 5 done", "--stream")
     assert (done.exit, "Text:\ndone\n\n" in done.out) == (0, True)
-    assert "offers no streams" in done.err
+    assert "does not support streaming" in done.err
     assert fake.agent.calls("SendStreamingMessage") == []
 
 
@@ -481,7 +481,7 @@ def rejected(agent, *flags):
     done = agent.run("send", "hello", *SOON, "-o", "json", *flags)
     assert done.exit == 1
     assert not done.error["code"].startswith("A2ACLI_ERR_")
-    assert "no new task was made" in done.error["hint"]
+    assert "no new task was created" in done.error["hint"]
     assert "--debug" in done.error["hint"]
     assert agent.executions() == before
     return done.error["code"]

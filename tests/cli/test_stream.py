@@ -476,7 +476,10 @@ def test_an_agent_without_streams_is_looked_at_and_that_is_reported():
     for form in ("text", "json"):
         done = follow(completes("fine", after=5), "-o", form, streaming=False)
         assert done.exit == 0
-        assert "Warning: the agent offers no streams; its task is looked at every 2s" in done.err
+        assert (
+            "Warning: the agent does not support streaming; the task is polled every 2s"
+            in done.err
+        )
         if form == "json":
             assert kinds(done) == ["task", "artifactUpdate", "statusUpdate"]
         else:

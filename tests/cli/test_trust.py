@@ -209,7 +209,7 @@ def test_no_program_of_the_working_directory_is_run(run, found):
     found.write_text(f"A2ACLI_TCK={kit}\n")
     done = run("conformance")
     assert done.exit == 1
-    assert "the A2A TCK is not there: it is not named" in done.err
+    assert "the A2A TCK was not found: no directory is named" in done.err
     assert not (found.parent / "owned").exists()
 
 
@@ -362,4 +362,4 @@ def test_a_login_says_who_let_it_go_to_an_authorization_server(run, own):
     server = FakeAuthorizationServer(FakeNetwork(FakeAgent()))
     done = run("auth", "login", engine=lambda *, verify: server)
     assert done.exit == 0, done.err
-    assert f"A2ACLI_ISSUER in {own}, line 1 lets the login go to {ISSUER}" in done.err
+    assert f"A2ACLI_ISSUER in {own}, line 1 allows the login to use {ISSUER}" in done.err

@@ -72,7 +72,7 @@ _NO_SUCH_PATH = frozenset({404, 405, 410})
 """HTTP statuses of an address without a service, or with one that is not an agent."""
 
 _BY_FAILURE: Mapping[str, str] = {
-    "dns": "check the host's name in --agent-card and in the agent's card",
+    "dns": "check the host name in --agent-card and in the agent's card",
     "refused": "check that the agent is running at this address",
     "unreachable": "check the address and the network",
     "tls": "check the address (does it speak http://?) and the certificate; --insecure leaves "
@@ -152,7 +152,7 @@ def give_credentials(error: A2AError, state: CommandState) -> str | None:
             "for it"
         )
     if settings.withheld and not settings.credentials:
-        return "the credentials that are set are for another agent; see the warnings above"
+        return "the credentials that are set belong to another agent; see the warnings above"
     if has_given_credentials(state):
         return _NOT_ACCEPTED
     return _credentials_to_give(state)
@@ -162,16 +162,16 @@ def get_permission(_error: A2AError, state: CommandState) -> str | None:
     """Return whose permission is missing."""
     if state.card is None:
         return (
-            "check the address; a card that was saved by other means can be named as a file with "
+            "check the address; a card that you have saved can be passed as a file with "
             "--agent-card"
         )
     if has_given_credentials(state):
         return (
-            "the credentials were understood, and do not permit this: ask the agent's owner for "
-            "the permission, or use others"
+            "the credentials are valid, and do not permit this: ask the agent's operator for "
+            "the permission, or use other credentials"
         )
     instead = _credentials_to_give(state)
-    return f"the agent does not permit this with the credentials that it got: {instead}"
+    return f"the agent does not permit this with the credentials that were sent: {instead}"
 
 
 def _credentials_to_give(state: CommandState) -> str:
@@ -185,7 +185,7 @@ def _credentials_to_give(state: CommandState) -> str:
         options = {_all_of(way, state.settings) for way in ways if way.obstacle is None}
     if not options:
         requested = shortened(", or ".join(way.words for way in ways), _MAX_REQUEST_CHARACTERS)
-        none = "the command line can give none of these"
+        none = "the command line supports none of these"
         return f"the agent asks for {requested}; {ways[0].obstacle if len(ways) == 1 else none}"
     login = _login(state)
     first = "" if login is None else f"log in: {login}, or "
@@ -356,7 +356,10 @@ def name_card_keys(error: A2AError, _state: CommandState) -> str | None:
     """Return what to do about a card that is merely not verified."""
     if getattr(error, "outcome", None) != "unverifiable" or error.transient:
         return None
-    return "name its author's keys by --card-keys, or where they are by --card-key-host"
+    return (
+        "pass its author's keys with --card-keys, or trust the host of its key set with "
+        "--card-key-host"
+    )
 
 
 def choose_version(error: A2AError, state: CommandState) -> str | None:
@@ -380,12 +383,12 @@ def check_task_id(_error: A2AError, state: CommandState) -> str | None:
         return "check the ids of the task and of the configuration, and that both are this agent's"
     if state.task is not None:
         return (
-            f"the agent knew task {state.task.id} before, and does not know it now: an agent "
-            "that keeps its tasks in memory forgets them when it restarts"
+            f"the agent no longer knows task {state.task.id}: an agent that keeps its tasks in "
+            "memory loses them when it restarts"
         )
     return (
-        "check the task's id, and that it is this agent's; an agent that was restarted may have "
-        "forgotten its tasks"
+        "check the task's id, and that the task is this agent's; an agent may lose its tasks "
+        "when it restarts"
     )
 
 

@@ -43,7 +43,7 @@ def describe(error: A2AError, state: CommandState) -> Failure:
     if hint is None and hints.may_have_run(error, state):
         hint = hints.search_for_message(error, state)
     if state.continues and row.code is None:
-        rejected = "no new task was made in its place; --debug shows the protocol's own error"
+        rejected = "no new task was created instead; --debug shows the protocol's own error"
         hint = f"{hint}; {rejected}" if hint else rejected
     return Failure(
         code=_code(row, error, state),
@@ -115,7 +115,7 @@ def _timed_out_message(error: A2AError, state: CommandState) -> str:
         return f"{limit}; {last_state}{_since_then(error)}"
     if state.card is None:
         reference = masked_reference(str(state.reference))
-        return f"{limit}; the agent's card was still awaited from {reference}{_since_then(error)}"
+        return f"{limit}; the agent card of {reference} had not arrived{_since_then(error)}"
     return limit
 
 

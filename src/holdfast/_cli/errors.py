@@ -152,7 +152,7 @@ def unwritable(error: OSError, state: CommandState | None = None) -> Failure:
             look = state.command("task", "get", task.id)
             hint = look if task.state.is_terminal else state.resume_command(task.id)
         elif effects:
-            hint = "sending it again would run it once more"
+            hint = "sending it again would execute it again"
         message = "; ".join((message, *effects))
     return Failure(code="A2ACLI_ERR_INTERNAL", message=message, hint=hint)
 

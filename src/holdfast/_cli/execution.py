@@ -106,8 +106,8 @@ class Diagnostics(logging.Handler):
 logger = logging.getLogger("holdfast.cli")
 
 _NOTHING_TO_FOLLOW = (
-    "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
-    "line. To follow a task: holdfast task subscribe --stream TASK_ID"
+    "--stream is not supported by this command, except with -o json, where it writes each "
+    "object on one line. To follow a task: holdfast task subscribe --stream TASK_ID"
 )
 
 _ANNOUNCED = "holdfast._cli.execution.announced"

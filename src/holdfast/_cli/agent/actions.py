@@ -264,7 +264,8 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         interval = shown_duration(session.settings.poll_interval)
         output.emit(
             Notice.warning(
-                f"the agent offers no streams; its task is looked at every {interval} instead"
+                f"the agent does not support streaming; the task is polled every {interval} "
+                "instead"
             )
         )
     began = False

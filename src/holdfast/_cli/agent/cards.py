@@ -310,6 +310,6 @@ def _read_keys(reference: str) -> str:
         message = f"{reference} cannot be read: {reason}"
         raise ValueError(message) from None
     if not keys.lstrip().startswith(("{", "-----BEGIN ")):  # otherwise taken for an address
-        message = f"{reference} holds neither a JWK set nor a key as PEM"
+        message = f"{reference} contains neither a JWK set nor a key in PEM"
         raise ValueError(message)
     return keys

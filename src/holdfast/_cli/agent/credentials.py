@@ -108,8 +108,8 @@ class Credentials:
         carry = _LOCATIONS.get(scheme.location.lower())
         if not scheme.name or carry is None:
             raise InvalidAgentCardError(
-                f"the agent card wants its API key in {scheme.location!r} under the name "
-                f"{scheme.name!r}; there are header, query and cookie",
+                f"the agent card declares its API key in {scheme.location!r}, named "
+                f"{scheme.name!r}; valid are header, query and cookie",
                 field="securitySchemes",
                 executed=False,
             )
@@ -149,7 +149,7 @@ def _in_header(name: str, key: str) -> Carried:
         return Carried(headers=check_headers({name: key}))
     except ValueError as error:
         raise InvalidAgentCardError(
-            f"the agent card wants its API key in a header that cannot be: {error}",
+            f"the agent card declares its API key in an invalid header: {error}",
             field="securitySchemes",
             executed=False,
         ) from None
@@ -161,7 +161,10 @@ def _in_query(name: str, key: str) -> Carried:
 
 def _in_cookie(name: str, key: str) -> Carried:
     if not (is_cookie_name(name) and is_cookie_value(key)):
-        message = "the agent wants its API key in a cookie, which cannot hold this one"
+        message = (
+            "the agent card declares its API key in a cookie, and this key has characters that "
+            "a cookie must not contain"
+        )
         raise ValueError(message)
     return Carried(cookies={name: key})
 
@@ -240,9 +243,9 @@ def _credential_set(alternative: Alternative, card: AgentCard) -> CredentialSet:
         or RequiredCredential(None) in needs
         or len({_BEARER, _BASIC} & {*needs}) > 1
     ):
-        obstacle = "the command line cannot give that"
+        obstacle = "the command line does not support that"
     elif not all(need.flag for need in needs):
-        obstacle = "the command line can give only one API key"
+        obstacle = "the command line sends only one API key"
     return CredentialSet(describe_alternative(alternative, card), needs, obstacle)
 
 
@@ -393,8 +396,8 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         return None
     intended = ", ".join(masked_reference(reference) for reference in agents)
     return (
-        f"it is for {intended}, which is named beside it, and not for {text}; if it is for both: "
-        f"--credential-origin {shlex.quote(agent.origin or text)}"
+        f"it belongs to {intended}, which the same source names, and not to {text}; to send it "
+        f"to both: --credential-origin {shlex.quote(agent.origin or text)}"
     )
 
 

@@ -118,7 +118,7 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
         return file.content
     url = file.url or ""
     if not is_http_address(url):
-        message = f"{masked_reference(url)} is not a web address"
+        message = f"{masked_reference(url)} is not an http:// or https:// URL"
         raise NetworkPolicyError(message, address=None, executed=False)
     is_agent_origin = origin(url) == origin(agent)
     request = HttpRequest(
@@ -229,7 +229,7 @@ async def download_task(
             )
         )
     if not files:
-        output.emit(Notice.warning(f"task {task.id} has nothing to save"))
+        output.emit(Notice.warning(f"task {task.id} has no artifacts to save"))
     if not task.state.is_terminal:
         output.emit(
             Notice.warning(f"task {task.id} is still {task.state}: there may be more to come")

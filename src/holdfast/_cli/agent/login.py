@@ -338,7 +338,7 @@ _WRONG = "check {}: it must name an authorization server"
 _ANY = "check {}, and that an authorization server answers there"
 
 _BY_FAILURE = {
-    "dns": "check the host's name in {}",
+    "dns": "check the host name in {}",
     "refused": "check {}, and that the server is running at this address",
     "tls": "check {} and the server's certificate",
     "proxy": "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",

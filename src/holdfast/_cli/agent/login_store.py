@@ -106,7 +106,7 @@ class Logins:
             login = msgspec.json.decode(content, type=Login)
             AuthorizationServer(token_endpoint=login.token_endpoint)
         except (msgspec.DecodeError, ValueError):
-            text = f"{path} holds no login; remove it, and log in again"
+            text = f"{path} does not contain a login; remove it, and log in again"
             raise AuthenticationError(text, executed=False) from None
         return login if login.agent == canonical_origin(agent) else None
 
@@ -128,7 +128,7 @@ class Logins:
             except AuthenticationError as error:
                 problems.append(error.message)
             except (msgspec.DecodeError, ValueError):
-                problems.append(f"{path} holds no login; remove it, and log in again")
+                problems.append(f"{path} does not contain a login; remove it, and log in again")
         return sorted(logins, key=lambda login: login.agent), problems
 
     def path(self, agent: str) -> Path:
@@ -181,7 +181,7 @@ class _Ended(AuthorizationCode):
 
     async def _grant(self, request: GrantRequest) -> Token:
         del request
-        text = "the login has ended; log in again: holdfast auth login"
+        text = "the login has expired; log in again: holdfast auth login"
         raise AuthenticationError(text, executed=False)
 
 

@@ -112,6 +112,6 @@ OUTCOMES: Mapping[TaskState, str] = {
     TaskState.REJECTED: "was rejected",
     TaskState.CANCELED: "was canceled",
     TaskState.INPUT_REQUIRED: "waits for your answer",
-    TaskState.AUTH_REQUIRED: "waits for an authorization",
+    TaskState.AUTH_REQUIRED: "waits for authorization",
 }
 """The words for a task that did not succeed, after its name."""

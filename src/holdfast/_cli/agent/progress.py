@@ -272,7 +272,7 @@ def _search_line(started: ReconcileStarted) -> str:
 def _found_line(reconciled: Reconciled) -> str:
     """Say that the search for a message's task has succeeded."""
     return (
-        f"the search found task {reconciled.task_id}, which message {reconciled.message_id} made"
+        f"the search found task {reconciled.task_id}, created by message {reconciled.message_id}"
     )
 
 

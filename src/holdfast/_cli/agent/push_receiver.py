@@ -87,7 +87,8 @@ async def _receive(
     if urlsplit(url).scheme != "https" and not is_loopback(urlsplit(url).hostname or ""):
         output.emit(
             Notice.warning(
-                f"{url} is not https: what the agent pushes can be listened to, and forged"
+                f"{url} is not https: anyone on the network path can read and forge the "
+                "notifications"
             )
         )
     async with PushReceiver(url) as receiver:
@@ -113,7 +114,11 @@ async def _receive(
             )
             session.task = task
             receiver.expect(task, config)
-            output.emit(Notice("Listening", f"the agent pushes news of task {task_id} to {url}"))
+            output.emit(
+                Notice(
+                    "Listening", f"the agent sends push notifications of task {task_id} to {url}"
+                )
+            )
             if not session.settings.stream:
                 output.emit(TaskBegan(task))
             waiting = asyncio.ensure_future(

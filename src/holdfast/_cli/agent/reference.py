@@ -98,7 +98,7 @@ def _of_scheme(scheme: str, reference: str) -> str | Path:
         )
         raise ValueError(message)
     if scheme != "file":
-        message = f"{scheme}:// does not lead to an agent; use https://, http:// or file://"
+        message = f"{scheme}:// is not supported; use https://, http:// or file://"
         raise ValueError(message)
     parts = urlsplit(reference)
     if parts.netloc not in {"", "localhost"}:
@@ -255,7 +255,7 @@ def _entry(
         raise _invalid(catalog, "is not JSON") from None
     agents = _agents(document)
     if agents is None:
-        raise _invalid(catalog, "has no agents as holdfast reads them")
+        raise _invalid(catalog, "has no object or list named agents")
     if name not in agents:
         names = ", ".join(sorted(agents)[:_MAX_SHOWN_ENTRIES])
         more = (

@@ -250,7 +250,7 @@ class Session:
         self.card = card
         bound_to = self.settings.bound_to
         if isinstance(self.reference, Path) and bound_to not in {None, origin_of(card)}:
-            message = f"--agent-card: {self.reference} changed while the command began"
+            message = f"--agent-card: {self.reference} changed while the command was starting"
             raise click.UsageError(message)
         warning = self.connection.adapt_to_card(card)
         if warning is not None:
@@ -346,7 +346,7 @@ class Session:
         if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
             message = task.status.message
             text = f": {message.text}" if message is not None and message.text else ""
-            self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{text}"))
+            self._output.emit(Notice.warning(f"task {task.id} waits for authorization{text}"))
 
     def _on_observation(self, observation: Observation) -> None:
         if isinstance(observation, AttemptStarted):
@@ -370,9 +370,9 @@ class Session:
         if self.auth is not None or secrets:
             self._output.emit(
                 Notice.warning(
-                    "SECURITY: a credential, or what may be one, is sent over a connection "
-                    "whose other end is not verified (--insecure): anyone on the network path can "
-                    "read it"
+                    "SECURITY: a credential or service parameter is sent over a connection "
+                    "whose certificate is not verified (--insecure): anyone on the network path "
+                    "can read it"
                 )
             )
 

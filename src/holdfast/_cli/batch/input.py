@@ -130,7 +130,7 @@ def _record(text: str) -> tuple[str | int | None, Content]:
             value = codec.parse(text.encode())
         except (ValueError, RecursionError) as error:
             if text.startswith("{"):
-                reason = f"it begins as a JSON object, and is none: {error}"
+                reason = f"it begins like a JSON object, and is not valid JSON: {error}"
                 raise ValueError(reason) from None
     if isinstance(value, str):
         return None, value
@@ -196,7 +196,7 @@ def _checked(line_id: object) -> str | int | None:
     if line_id is None or (isinstance(line_id, int) and not isinstance(line_id, bool)):
         return line_id
     if not isinstance(line_id, str) or not line_id.strip():
-        reason = "its id is neither text nor a whole number"
+        reason = "its id is neither a string nor an integer"
         raise ValueError(reason)
     try:
         line_id.encode()

@@ -172,8 +172,8 @@ class Results:
                 result = _result(line)
                 if result is None or not line.endswith(b"\n"):
                     raise unusable(
-                        path, f"holds something that is not a result, on line {number}",
-                        "name a file that is not there yet with --results",
+                        path, f"contains something that is not a result, in line {number}",
+                        "name a new file with --results",
                     )  # fmt: skip
                 end += len(line)
                 if self._is_kept(result):

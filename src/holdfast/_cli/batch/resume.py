@@ -45,9 +45,9 @@ _MAX_SHOWN_AGENTS = 5
 """Maximum number of other agents with pending calls to name."""
 
 _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
-    "held": ("held", "another program is working on it"),
-    "taken_over": ("held", "another program is working on it"),
-    "finished": ("ended", "another program has finished it"),
+    "held": ("held", "another process is working on it"),
+    "taken_over": ("held", "another process is working on it"),
+    "finished": ("ended", "another process has finished it"),
 }
 """The status of a call of another program, by the reason of the journal: in a
 document, and in a line."""
@@ -94,7 +94,7 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         by_agent.setdefault(record.agent, []).append(record)
     if message_id is not None and not pending.calls:
         to, others = _limits(pending)
-        message = f"no call of message {message_id}{to} is without an outcome in {journal.path}"
+        message = f"no call of message {message_id}{to} is pending in {journal.path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}"))
     return pending
 
@@ -116,7 +116,7 @@ def list_calls(pending: Unfinished, output: Output, *, now: float) -> None:
         output.emit(Record({**_members(record), **lease}, [*between, *_lines(record), *lines]))
     if not pending.calls:
         to, others = _limits(pending)
-        output.emit(Notice("Calls", f"none{to} is without an outcome{others}"))
+        output.emit(Notice("Calls", f"no call{to} is pending{others}"))
 
 
 def _limits(pending: Unfinished) -> tuple[str, str]:
@@ -150,7 +150,7 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     if not calls:
-        message = f"the call of message {record.message_id} has ended meanwhile"
+        message = f"the call of message {record.message_id} has finished in the meantime"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
         await calls[0].forget()
@@ -206,8 +206,8 @@ async def resume(
         until = shown(max(lease_ends).timestamp())
         output.emit(
             Notice.warning(
-                f"{len(lease_ends)} of {len(pending)} calls are held by another program, which "
-                f"may have crashed: waiting for their leases to end, at {until}"
+                f"{len(lease_ends)} of {len(pending)} calls are leased by another process, which "
+                f"may have crashed: waiting until the leases expire, at {until}"
             )
         )
     resuming = [asyncio.create_task(resume_call(record)) for record in pending]

@@ -61,7 +61,9 @@ _HINTS: Mapping[JournalFailure, str] = {
     "read_only": "make the journal and its directory writable",
     "damaged": "restore an earlier copy of the journal, or have the sqlite3 program recover it: "
     "another file has no record of what was sent",
-    "untrusted": "the journal and the files beside it must be your own, and closed to others",
+    "untrusted": (
+        "the journal and the files beside it must belong to you, and only you may access them"
+    ),
     "replaced": "put the journal back where it was: another file has no record of what was sent",
 }
 _ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
@@ -139,7 +141,7 @@ def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) ->
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if is_there and not path.exists():
-        message = f"there is no journal {path.absolute()}"
+        message = f"the journal {path.absolute()} does not exist"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message, hint=_CREATED_BY))
     return journal
 

@@ -121,8 +121,7 @@ def _validate(document: Mapping[str, Any], output: Output) -> None:
         raise CommandError(
             Failure(
                 code="A2ACLI_ERR_CARD_INVALID",
-                message=f"the agent card is not as the protocol's schema has it: {count}; "
-                f"{violations[0]}",
+                message=f"the agent card violates the protocol's schema: {count}; {violations[0]}",
             )
         )
-    output.emit(Notice("Valid", "the card is as the protocol's schema has it"))
+    output.emit(Notice("Valid", "the card conforms to the protocol's schema"))

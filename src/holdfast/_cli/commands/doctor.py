@@ -80,7 +80,7 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
     environment: CliEnvironment = ctx.obj
     text, twice = options["sends"], options["twice"]
     if twice and text is None:
-        message = "--twice is about a message: name it with --send TEXT."
+        message = "--twice requires --send TEXT."
         raise click.UsageError(message, ctx)
     if text is not None and not text:
         message = "--send: there is no text to send."

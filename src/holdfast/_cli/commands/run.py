@@ -36,7 +36,7 @@ _WHOSE_CREDENTIALS = (
     "credentials and service parameters go to one agent: name it with --agent-card"
 )
 
-_NO_QUERY = "a journal keeps no query of an address; name the agent with --agent-card"
+_NO_QUERY = "the journal does not store the query of an address; name the agent with --agent-card"
 
 
 _DEFAULT_CONCURRENCY = 32

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["chat", "send"]
 
 _CHAT_IS_TEXT = (
-    "chat is for people, and its output is text: leave out -o json, or say -o text; for JSON: "
+    "chat is interactive, and its output is text: leave out -o json, or pass -o text; for JSON: "
     "holdfast send -o json TEXT"
 )
 
@@ -140,10 +140,15 @@ def _drafts(ctx: click.Context) -> list[Draft]:
             drafts[-1].metadata = value
             continue
         if is_metadata:
-            message = "--part-metadata stands behind no part: write it after its part flag."
+            message = (
+                "--part-metadata must follow the --text, --file or --data that it applies to."
+            )
             raise click.UsageError(message)
         if not drafts or drafts[-1].media_type is not None:
-            message = f"--media-type {value} stands behind no part: write it after its part flag."
+            message = (
+                f"--media-type {value} must follow the --text, --file or --data that it applies "
+                "to."
+            )
             raise click.UsageError(message)
         if not re.fullmatch(_MEDIA_TYPE, value):
             message = f"{value!r} is not a media type, such as application/pdf."

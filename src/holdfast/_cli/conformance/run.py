@@ -75,10 +75,12 @@ async def measure(
     view = _Shown(output, directory, level)
     kit = None if directory is None else find_kit(directory)
     if kit is None:
-        location = "it is not named" if directory is None else f"there is none in {directory}"
+        location = "no directory is named" if directory is None else f"it is not in {directory}"
         agent = session.settings.agent_card
         install = f"{how_to_get}; then name it with --tck DIRECTORY or A2ACLI_TCK"
-        raise view.not_measured(f"the A2A TCK is not there: {location}", hint=install, agent=agent)
+        raise view.not_measured(
+            f"the A2A TCK was not found: {location}", hint=install, agent=agent
+        )
     if level not in kit.layout.levels:
         levels = ", ".join(kit.layout.levels)
         raise view.not_measured(f"this TCK, of protocol {kit.layout.version}, has only {levels}")
@@ -90,7 +92,7 @@ async def measure(
     if headers and not kit.layout.takes_headers:
         output.emit(
             Notice.warning(
-                "this TCK sends no credentials and no service parameters: it was given none"
+                "this TCK sends no credentials and no service parameters: none were passed to it"
             )
         )
     with tempfile.TemporaryDirectory(prefix="holdfast-tck-") as place:
@@ -112,7 +114,7 @@ async def measure(
             reason = f"{command[0]} cannot be started: {error.strerror or error}"
             raise view.not_measured(reason, agent=url) from None
         except CommandError:
-            view.report(url, "not_measured", "the time was over", is_last=False)
+            view.report(url, "not_measured", "the timeout expired", is_last=False)
             raise
         try:
             measured = read_report(report)
@@ -133,9 +135,9 @@ def _judge(
     ended_early = code not in {0, 1} or (code == 1 and not measured.counts.failed)
     if measured.status == "not_measured" or ended_early:
         quoted = _quoted_end(last_words)
-        reason = f"the TCK ended with {code}, and not as it does when it has run{quoted}"
+        reason = f"the TCK exited with {code} before its run was complete{quoted}"
         if code == 0:
-            reason = "the TCK ran no test to its end"
+            reason = "the TCK completed no test"
         raise view.not_measured(reason, agent=url, measured=measured)
     view.report(url, measured.status, None, measured, is_last=True)
     if measured.status == "fail":
@@ -144,7 +146,7 @@ def _judge(
     elif measured.status == "partial":
         output.emit(
             Notice.warning(
-                f"the agent leaves out {measured.counts.expected} things that it should do"
+                f"the agent does not meet {measured.counts.expected} recommendations (SHOULD)"
             )
         )
 

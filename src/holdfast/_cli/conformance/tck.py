@@ -186,7 +186,7 @@ def read_report(path: Path) -> Report:
             raise ValueError(message)
         cases = list(_cases(path))
     except OSError:
-        message = "it left no report"
+        message = "it wrote no report"
         raise ValueError(message) from None
     except ET.ParseError:
         message = "its report cannot be read"

@@ -356,7 +356,7 @@ AUTHORIZING = (
     click.option(
         "--through-auth",
         is_flag=True,
-        help="If the task waits for an authorization (AUTH_REQUIRED), show the request, and keep "
+        help="If the task waits for authorization (AUTH_REQUIRED), show the request, and keep "
         "waiting until it is granted; the default is to stop.",
     ),
 )

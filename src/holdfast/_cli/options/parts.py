@@ -58,7 +58,7 @@ def read_parts(
     """
     drafts = [*_positional(ctx, words), *flagged]
     if not drafts:
-        message = "There is nothing to send: give TEXT, --text, --file or --data."
+        message = "There is nothing to send: pass TEXT, --text, --file or --data."
         raise click.UsageError(message, ctx)
     reads = [d.flag for d in drafts if d.value == "-" and d.flag in _FROM_STANDARD_INPUT]
     if len(reads) > 1:
@@ -156,8 +156,8 @@ def _data(draft: Draft) -> Part:
     except (OSError, ValueError) as error:
         if _looks_like_json(draft.value):
             message = (
-                "--data takes a file, and was given what looks like JSON itself: put it into a "
-                "file, or send it by standard input with --data -"
+                "--data takes a file, and this looks like JSON: put it into a file, or pass it "
+                "on standard input with --data -"
             )
             raise ValueError(message) from None
         raise _unreadable("--data", origin, error) from None

@@ -60,7 +60,7 @@ class Settings(NamedTuple):
         debug: Whether to log the requests on stderr.
         waits: Whether to wait for the task; None leaves it to the command.
         stream: Whether to show events as they arrive.
-        through_auth: Whether to keep waiting while a task waits for an authorization.
+        through_auth: Whether to keep waiting while a task waits for authorization.
         poll_interval: Seconds between two polls.
         card_keys: Keys of cards' signatures, as written.
         card_key_hosts: Hosts whose key sets are accepted.
@@ -277,7 +277,7 @@ def _weaknesses(
     for name in ("issuer", "trust_server"):
         if values.get(name) and not named[name].startswith("-"):
             shown = values[name] if name == "issuer" else ", ".join(values[name])
-            yield f"{named[name]} lets the login go to {shown}"
+            yield f"{named[name]} allows the login to use {shown}"
 
 
 def _merged(ctx: click.Context) -> tuple[dict[str, Any], dict[str, Source]]:

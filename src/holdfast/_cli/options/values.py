@@ -74,9 +74,7 @@ def read_duration(text: str, advice: str = "") -> float:
         raise ValueError(message)
     seconds = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(_DURATION_PART, compact))
     if not 0 < seconds < math.inf:
-        message = (
-            f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s{advice}"
-        )
+        message = f"{text!r} must be greater than 0 and finite; write 500ms, 30s or 1m30s{advice}"
         raise ValueError(message)
     return seconds
 
@@ -127,7 +125,7 @@ def read_rate(text: str) -> float:
         raise ValueError(message)
     rate = float(match[1]) / _PER[match[2] or "s"]
     if not 0 < rate < math.inf:
-        message = f"{text!r} must be more than nothing; leave it out for no bound"
+        message = f"{text!r} must be greater than 0; leave it out for no limit"
         raise ValueError(message)
     return rate
 
@@ -187,7 +185,7 @@ def read_transport(text: str) -> str:
     binding = SHORT_BINDINGS.get(binding.lower(), binding)
     if binding not in BINDINGS:
         advice = did_you_mean(text, (*BINDINGS, *SHORT_BINDINGS))
-        message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}{advice}"
+        message = f"{text!r} is not an A2A transport; holdfast supports {_BINDINGS}{advice}"
         raise ValueError(message)
     return binding
 
@@ -353,7 +351,7 @@ def read_state(text: str) -> TaskState:
     if state is None or state is TaskState.UNSPECIFIED:  # which would be no filter
         states = state_names()
         advice = did_you_mean(name.lower().replace("_", "-"), states)
-        message = f"{text!r} is not a state of tasks; the states are {', '.join(states)}{advice}"
+        message = f"{text!r} is not a task state; the states are {', '.join(states)}{advice}"
         raise ValueError(message)
     return state
 
