@@ -46,9 +46,9 @@ REMARKS = {
     "but not from §6.5 and this row of the registry. holdfast follows §13.2: the registry says "
     "that the section which a row cites governs the row, and §6 that §7 to §14 are operative",
     "DEFAULT_001": "the version follows §13.2, as in A2ACLI_VER_001",
-    "DEMO_SERVER_001": "server and demo-server run an echo demo. §7.1 names 'echo-demo, proxying "
-    "or command execution', the registry 'demo-server / mock agent mode'. This is read as a "
-    "choice, and the first is built; §3 leaves the behaviour of servers open",
+    "DEMO_SERVER_001": "server and demo-server run a demo that echoes on request. §7.1 names "
+    "'echo-demo, proxying or command execution', the registry 'demo-server / mock agent mode'. "
+    "This is read as a choice, and the first is built; §3 leaves the behaviour of servers open",
     "AUTH_008": "a server that --credential-origin names gets a token if it requests one",
 }
 """Notes on requirements that are met."""
