@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough soak environment agents check check-style check-mypy check-pyright check-imports docs bench compare outage format clean
+.PHONY: help demo test thorough soak environment agents check check-style check-mypy check-pyright check-imports check-words docs bench compare outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -71,7 +71,7 @@ agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk $(
 
 docs: $(VENV)/.docs ## build the documentation into site/, without the network
 	rm -rf site
-	$(BIN)/sphinx-build --builder html --jobs auto --fresh-env --doctree-dir build/doctrees \
+	$(BIN)/sphinx-build --builder html --fresh-env --doctree-dir build/doctrees \
 		--fail-on-warning --keep-going --quiet docs site
 	@echo "see site/index.html"
 
@@ -83,7 +83,7 @@ TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchma
 AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server
 
 # make -j2 check does two at once.
-check: check-style check-mypy check-pyright check-imports docs ## run the linters, the type checkers and the import contracts, and build the documentation
+check: check-style check-mypy check-pyright check-imports check-words docs ## run the linters, the type checkers and the import contracts, and build the documentation
 
 check-style: $(VENV)/.lint
 	$(BIN)/ruff check
@@ -100,6 +100,9 @@ check-imports: $(VENV)/.lint
 	$(BIN)/deptry src
 	$(BIN)/deptry tests benchmarks examples $(TESTS_IMPORT)
 	$(BIN)/deptry tests/agents $(AGENTS_IMPORT)
+
+check-words: $(VENV)/.test
+	$(BIN)/python -m tests.glossary
 
 bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
 	$(BIN)/python benchmarks/run.py $(ARGS)

@@ -18,8 +18,10 @@ extensions = [
     "docstrings",
     "reference_pages",
     "references",
+    "command_pages",
     "repository_files",
     "page_contents",
+    "llms",
 ]
 exclude_patterns = ["extensions"]
 
@@ -53,6 +55,9 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
 smartquotes = False
+myst_enable_extensions = ["deflist"]
+
+pygments_dark_style = "github-dark"
 
 html_theme = "furo"
 html_title = "Holdfast"

@@ -21,8 +21,8 @@ from holdfast import __version__
 from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 
 TESTS = sorted([*ROOT.glob("tests/cli/test_*.py"), *ROOT.glob("tests/e2e/test_grpc.py")])
-PAGE = ROOT / "docs" / "cli-compliance.md"
-FILE = ROOT / "docs" / "cli-compliance.yaml"
+PAGE = ROOT / "docs" / "reference" / "cli-compliance.md"
+FILE = ROOT / "docs" / "reference" / "cli-compliance.yaml"
 
 SPECIFICATION = "0.2"
 REVISION = "2026-08-17"
@@ -40,7 +40,7 @@ REMARKS = {
     "CARD_GET_001": "the card is cached between commands as its headers allow, for a day at most; "
     "not if it was fetched with credentials or over plain http from another machine",
     "CONFIG_002": "a found file may only name the agent, set the form of the output, and make a "
-    "command stricter. This is stricter than §8.3; see settings.md",
+    "command stricter. This is stricter than §8.3; see configuration.md",
     "VER_001": "the card decides the version, 0.3 included, with a warning; --a2a-version 1.0 "
     "refuses 0.3. The text contradicts itself: this commit removed the minimum of 1.0 from §13.2, "
     "but not from §6.5 and this row of the registry. holdfast follows §13.2: the registry says "

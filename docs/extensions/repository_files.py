@@ -32,11 +32,12 @@ def setup(app):
 
 def _read(app, docname, source):
     page = f"docs/{docname}.md"
-    if (fence := _FENCE.search(source[0])) is None:
-        source[0] = _with_links(source[0], page, page)
-    else:
+
+    def included(fence):
         app.env.note_dependency(str(_ROOT / fence["path"]))
-        source[0] = _with_links((_ROOT / fence["path"]).read_text(), fence["path"], page)
+        return _with_links((_ROOT / fence["path"]).read_text(), fence["path"], page)
+
+    source[0] = _FENCE.sub(included, _with_links(source[0], page, page))
 
 
 def _with_links(text, file, page):

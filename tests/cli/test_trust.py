@@ -14,7 +14,7 @@ from holdfast._cli.options.configuration import RULES
 from holdfast._cli.options.parameters import SettingOption
 from holdfast.testing import FakeAgent, FakeNetwork
 
-PAGE = ROOT / "docs" / "settings.md"
+PAGE = ROOT / "docs" / "reference" / "configuration.md"
 SECRET = "canary-77aa0c1e"
 
 posix = pytest.mark.skipif(os.name != "posix", reason="owners, modes and kinds of files")

@@ -10,7 +10,7 @@ def test_commands_exist_and_have_these_options():
 
 
 def test_page_claims_what_the_report_says():
-    report = (ROOT / "docs" / "cli-compliance.md").read_text()
+    report = (ROOT / "docs" / "reference" / "cli-compliance.md").read_text()
     assert ("all three tiers" in PAGE.text) is ("| Tier claimed | 3 |" in report)
 
 

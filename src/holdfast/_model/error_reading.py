@@ -1,4 +1,4 @@
-"""Facts of an error object of JSON-RPC or HTTP+JSON, in either dialect; types come later.
+"""Facts of an error object of JSON-RPC or HTTP+JSON, in either dialect.
 
 Two dialects are decoded: the typed details of A2A 1.0 (a list of `google.rpc` objects), and the
 older one, where ``data`` is an object with ``retryable``, ``retryAfter`` and ``detail``; for a

@@ -357,7 +357,7 @@ class InterfaceLayer(BaseLayer):
         return _Choice(card, endpoint, refusal, reach)
 
     def _source_of(self, interface: AgentInterface, trusted: frozenset[str]) -> str | None:
-        """Return the origin of an interface's address; None if the caller has vouched for it."""
+        """Return the origin of an interface's address; None if the caller trusts it."""
         if origin(interface.url) in trusted:
             return None
         address = without_grpc(interface.url)

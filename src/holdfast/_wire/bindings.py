@@ -129,7 +129,7 @@ _COMMON_HEADERS: Mapping[str, Mapping[str, str]] = {
     version: {"a2a-version": version, "user-agent": f"holdfast/{__version__}"}
     for version in PROTOCOL_VERSIONS
 }
-"""By version. 0.3 defines no version header, but agents that speak both versions look for one."""
+"""By version. 0.3 defines no version header, but agents that speak both versions read one."""
 
 _EXTENSION_HEADERS: Mapping[str, tuple[str, ...]] = {
     PROTOCOL_VERSION: ("a2a-extensions",),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["skill"]
 
 _PLACE = Path(".agents", "skills")
-"""The directory in which agents look for skills, below a project or a home directory."""
+"""The directory in which agents find skills, below a project or a home directory."""
 
 _NAME = "holdfast"
 _WRITTEN = ".written-by-holdfast"

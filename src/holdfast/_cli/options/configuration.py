@@ -6,9 +6,9 @@ Rules:
 - A flag and the process's environment decide every setting that they can name.
 - A file decides all of them only if it is the user's own: ``~/.config/a2a-cli/.env``, or the file
   that ``--config`` or ``A2ACLI_CONFIG`` names, owned by the user and of mode 0600.
-- Any other file, above all one found in the working directory or above it, which anybody may have
-  written, may name the agent and set the form of the output. Beyond that it can only make a
-  command stricter. This is narrower than a2a-cli 8.3, which would let a found file decide
+- Any other file, above all one found in the working directory or above it, which another person
+  may have written, may name the agent and set the form of the output. Beyond that it can only make
+  a command stricter. This is narrower than a2a-cli 8.3, which would let a found file decide
   everything.
 - A setting that is not in the table `RULES` is decided by no file.
 
