@@ -1,4 +1,5 @@
-"""Holdfast as the transport of other people's clients, which then retry and resume as it does.
+"""Integrations with other clients: Holdfast as their transport retries and resumes.
 
-Each module needs the extra of its name, and is imported by itself; see `a2a_sdk` and `httpx`.
+Each module needs the extra of its name, and is imported by itself:
+`holdfast.integrations.a2a_sdk`, `holdfast.integrations.httpx` and `holdfast.integrations.httpx2`.
 """
