@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, str, Kind], ...] = (
     ("CredentialsLayer", "credentials, once more after a 401", "client"),
     ("binding", "JSON-RPC, HTTP+JSON or gRPC; Timeouts", "client"),
 )
-"""The name of each layer, its purpose, and the colour: green where code of yours is called."""
+"""The name of each layer, its purpose, and the colour: green where the caller's code is called."""
 
 _TOP, _STEP = 76, 36
 _X, _WIDTH = 24, 540
@@ -68,5 +68,5 @@ def picture() -> Picture:
         for number, line in enumerate(label):
             drawing.text((600, (begin + end) / 2 + 18 * number - 4), line)
     assert attempt > retry  # noqa: S101  an endpoint is chosen for each attempt
-    drawing.text((_X, bottom + 64), "Green: calls code of yours.", style="muted")
+    drawing.text((_X, bottom + 64), "Green: your code is called here.", style="muted")
     return drawing

@@ -102,7 +102,7 @@ def _questions() -> tuple[_Question, ...]:
             _reason(passing, policy=RetryPolicy(retry_predicate=lambda _: False)),
         ),
         _Question(
-            ("Is Retry-After short enough?", f"max_retry_after={longest:g}: at most that long"),
+            ("Is Retry-After short enough?", f"at most max_retry_after={longest:g} s"),
             _reason(A2AError("x", transient=True, executed=False, retry_after=2 * longest)),
         ),
         _Question(
