@@ -226,8 +226,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"holdfast.{name}")
     if name not in _HOMES:
-        message = f"module 'holdfast' has no attribute {name!r}"
-        raise AttributeError(message)
+        from holdfast._public import missing_name  # needed only for errors
+
+        raise missing_name(name, [*__all__, *_MODULES])
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 

@@ -7,9 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["publish"]
+__all__ = ["missing_name", "publish"]
+
+_COMMON_MODULES = ("auth", "client", "errors", "extend", "observe", "policies", "push", "types")
+"""Public modules in which a name is searched that the package lacks; none needs an extra."""
 
 
 def publish(
@@ -69,3 +72,34 @@ def _adopt(value: Any, module: str) -> None:
         hints = get_type_hints(value, include_extras=True)
         value.__annotations__ = {name: hints[name] for name in value.__annotations__}
     value.__module__ = module
+
+
+def missing_name(name: str, names: Sequence[str]) -> Exception:
+    """Return the error of a name that the package does not have, with the right name.
+
+    Python drops the text of an AttributeError in ``from holdfast import Name``. Its import system
+    asks for the name first, and gets an ImportError.
+
+    Args:
+        name: The missing name.
+        names: The public names of the package.
+    """
+    text = f"module 'holdfast' has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(text)
+    homes = [
+        f"holdfast.{module}"
+        for module in _COMMON_MODULES
+        if name in import_module(f"holdfast.{module}").__all__
+    ]
+    if homes:
+        hint = f"; it is in {homes[0]}"
+    else:
+        from holdfast._model.settings import suggestion
+
+        closest = suggestion(name, names)
+        hint = f"; {closest}" if closest.endswith("?") else ""
+    asker = sys._getframe(2).f_code  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if hint and asker.co_name == "_handle_fromlist" and "importlib" in asker.co_filename:
+        return ImportError(f"cannot import name {name!r} from 'holdfast'{hint}", name="holdfast")
+    return AttributeError(f"{text}{hint if homes else ''}")  # a traceback adds the closest name

@@ -34,6 +34,17 @@ class ClosingContext(ABC):
     async def __aenter__(self) -> Self:
         return self
 
+    if not TYPE_CHECKING:  # so that type checkers refuse `with`, too
+
+        def __enter__(self) -> None:
+            """Raise a TypeError: it is an async context manager."""
+            name = type(self).__name__
+            text = f"use 'async with' for {name}, not 'with'; holdfast.sync is for blocking code"
+            raise TypeError(text)
+
+        def __exit__(self, *error: object) -> None:
+            """Do nothing: `__enter__` raises."""
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -64,7 +64,7 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
     from datetime import datetime
 
     from holdfast._aio.closing import Closable
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import AgentCard, AgentInterface
 
-__all__ = ["Client", "asking", "chosen_interface", "streaming", "subscribing"]
+__all__ = ["Client", "asking", "chosen_interface", "new_client", "streaming", "subscribing"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -103,10 +103,18 @@ class Client(ClosingContext):
     raises a RuntimeError.
     """
 
-    def __init__(self, core: ClientCore, *, owned: Sequence[Closable], name: str) -> None:
-        self._core = core
-        self._owned = owned
-        self._name = name
+    _core: ClientCore
+    _owned: Sequence[Closable]
+    _name: str
+
+    def __init__(self, *_args: object, **_options: object) -> None:
+        text = "a Client is made by holdfast.connect(url, …), which takes its options"
+        raise TypeError(text)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Return the client itself: ``await connect(…)`` is the same as ``connect(…)``."""
+        return self
+        yield  # makes this a generator
 
     def __repr__(self) -> str:
         return short_repr(self, agent=self._name, is_closed=self._core.is_closed)
@@ -1368,6 +1376,20 @@ def _offered(
     offered = resolve_tools(tools)
     add_tools_extension(options, offered)
     return offered
+
+
+def new_client(core: ClientCore, *, owned: Sequence[Closable], name: str) -> Client:
+    """Return a client.
+
+    Args:
+        core: Makes its calls.
+        owned: What it closes besides.
+        name: The agent, as `repr` shows it.
+    """
+    client = Client.__new__(Client)
+    # A function of the class's own module: its constructor tells callers what to call instead.
+    client._core, client._owned, client._name = core, owned, name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return client
 
 
 def asking(

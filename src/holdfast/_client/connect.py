@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast._aio.per_loop import PerLoop
-from holdfast._client.client import Client
+from holdfast._client.client import Client, new_client
 from holdfast._client.core import ClientCore
 from holdfast._client.options import CALL_TIMEOUT, CARD_TTL
-from holdfast._client.settings import check_connect_options
+from holdfast._client.settings import check_connect_options, explains_unknown_options
 from holdfast._client.targets import (
     AgentTarget,
     as_targets,
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "connect"]
 
 
+@explains_unknown_options
 def connect(
     agent: AgentTarget | Sequence[AgentTarget],
     *,
@@ -231,7 +232,8 @@ def connect(
         attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.
 
     Returns:
-        The client; close it, or use it as an async context manager.
+        The client; close it, or use it as an async context manager. Nothing is sent before its
+        first call.
 
     Raises:
         ValueError: An address, a header, a binding or a number that is not valid, or options
@@ -389,7 +391,7 @@ def connect(
     # The bottom is closed here too: a caller-supplied layer may not close what is below it.
     own_journal = opened_journal if opened_journal is not journal else None
     resources = (bottom, owned, own_journal)
-    return Client(
+    return new_client(
         core,
         owned=[each for each in resources if each is not None],
         name=name,

@@ -120,6 +120,24 @@ class EventStream:
         self._raises_on_failure = True  # in the iteration over the text
         self._changes: TextChanges | None = None
 
+    if not TYPE_CHECKING:  # so that type checkers refuse them, too
+
+        def __await__(self) -> None:
+            """Raise a TypeError: a stream is entered."""
+            text = (
+                "a stream is not awaited: write 'async with agent.stream_message(…) as events', "
+                "or 'await agent.ask(…)' for the answer alone"
+            )
+            raise TypeError(text)
+
+        def __enter__(self) -> None:
+            """Raise a TypeError: it is an async context manager."""
+            text = "use 'async with' for a stream, not 'with'; holdfast.sync is for blocking code"
+            raise TypeError(text)
+
+        def __exit__(self, *error: object) -> None:
+            """Do nothing: `__enter__` raises."""
+
     def __repr__(self) -> str:
         task = self.task
         return short_repr(

@@ -122,6 +122,9 @@ def check_call_options(
         ValueError: A timeout, header or URI that is not valid.
         TypeError: An option that does not exist, or is of another type.
     """
+    if sends and "message_id" in options:
+        text = "message_id is a member of the message: pass Message(message_id=…, …) as message"
+        raise TypeError(text)
     check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, function=method)
     checked = cast("SendOptions", {**options})
     if "on_unknown" in checked:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args
 
 import msgspec
 
@@ -29,6 +31,7 @@ from holdfast._auth.providers import AuthProvider, one_provider, to_provider
 from holdfast._client.options import CALL_TIMEOUT, CARD_TTL, ConnectOptions
 from holdfast._client.targets import AgentTarget, check_transport_producers, route_to
 from holdfast._model.redacted_repr import RedactedRepr
+from holdfast._model.settings import suggestion
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
@@ -40,9 +43,50 @@ from holdfast._wire.network_scope import Network, NetworkReach
 from holdfast.types import SendMessageConfiguration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast._pipeline.interfaces import Route
 
-__all__ = ["ClientSettings", "check_connect_options"]
+__all__ = ["ClientSettings", "check_connect_options", "explains_unknown_options"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_INSTEAD = {
+    **{field: f"pass resilience=Resilience({field}=…)" for field in Resilience.__struct_fields__},
+    **dict.fromkeys(
+        ("attempts", "max_attempts", "max_retries", "retries"),
+        "pass resilience=Resilience(retry=RetryPolicy(max_retries=…))",
+    ),
+    "circuit_breaker": "pass resilience=Resilience(breaker=BreakerPolicy(…))",
+    **dict.fromkeys(
+        ("rate", "rate_limit"),
+        "the client obeys Retry-After by itself; Client.run has rate=, and "
+        "resilience=Resilience(concurrency=ConcurrencyPolicy(…)) limits the calls in flight",
+    ),
+    **dict.fromkeys(("api_key", "bearer", "credentials", "token"), "pass auth='Bearer <token>'"),
+    **dict.fromkeys(("cert", "ssl", "verify"), "pass tls=TlsConfig(…)"),
+    **dict.fromkeys(
+        ("client", "http_client", "httpx_client", "session", "transport"),
+        "pass engine=, an HttpEngine or an aiohttp.ClientSession",
+    ),
+}
+"""Options of other libraries, and what to pass here."""
+
+
+def explains_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function name the right option in place of one that it does not have."""
+    known = inspect.signature(function).parameters.keys()
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        for name in options.keys() - known:
+            hint = _INSTEAD.get(name) or suggestion(name, list(known))
+            text = f"{name!r} is not an option of {function.__name__}; {hint}"
+            raise TypeError(text)
+        return function(*args, **options)
+
+    return checked
 
 
 class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):

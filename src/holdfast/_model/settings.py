@@ -6,8 +6,12 @@ A bool does not count as a number, and a count is an integer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 __all__ = [
+    "Policy",
     "check_count",
     "check_kind",
     "check_kinds",
@@ -110,3 +114,45 @@ def suggestion(name: str, choices: Sequence[str]) -> str:
 
     closest = difflib.get_close_matches(name, choices, n=1, cutoff=_MIN_SIMILARITY)
     return f"did you mean {closest[0]!r}?" if closest else f"there are {', '.join(choices)}"
+
+
+_OTHER_NAMES = {
+    "attempts": ("max_retries", "max_reconnects"),
+    "max_attempts": ("max_retries", "max_reconnects"),
+    "read": ("first_byte",),
+    "retries": ("max_retries", "retry"),
+    "circuit_breaker": ("breaker",),
+    "timeout": ("timeouts",),
+}
+"""Names that other libraries have for fields."""
+
+
+class PolicyMeta(msgspec.StructMeta):
+    """Names the right field if a policy is made with a name that it lacks."""
+
+    if not TYPE_CHECKING:  # so that type checkers see the fields
+
+        def __call__(cls, *args: Any, **values: Any) -> Any:  # noqa: N805  a metaclass
+            try:
+                return super().__call__(*args, **values)
+            except TypeError:
+                fields: tuple[str, ...] = cls.__struct_fields__
+                unknown = [name for name in values if name not in fields]
+                if not args and not unknown:
+                    raise
+            shown = ", ".join(fields)
+            if args:
+                text = f"{cls.__name__} takes its fields by name: {shown}"
+                raise TypeError(text)
+            name, hint = unknown[0], ""
+            closest = [other for other in _OTHER_NAMES.get(name, ()) if other in fields]
+            if closest:
+                hint = f"did you mean {closest[0]!r}? "
+            elif (suggested := suggestion(name, fields)).endswith("?"):
+                hint = f"{suggested} "
+            text = f"{cls.__name__} has no field {name!r}; {hint}its fields are {shown}"
+            raise TypeError(text)
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, metaclass=PolicyMeta):
+    """Base class of policies: their fields are passed by name."""

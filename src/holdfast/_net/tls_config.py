@@ -16,11 +16,9 @@ import stat
 from os import PathLike, fspath
 from typing import NamedTuple
 
-import msgspec
-
 from holdfast._model.extras import install_command
 from holdfast._model.redacted_repr import RedactedRepr
-from holdfast._model.settings import check_kind
+from holdfast._model.settings import Policy, check_kind
 from holdfast._net.private_files import is_trusted_owner, surplus_permissions
 from holdfast._wire.origins import SECURITY_LOGGER
 
@@ -49,7 +47,7 @@ class PemFiles(NamedTuple):
         return f"PemFiles({shown})"  # names only, because the key is secret
 
 
-class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
+class TlsConfig(RedactedRepr, Policy, frozen=True, kw_only=True):
     """TLS settings of a client; a client certificate makes it mutual TLS.
 
     If other users can read or replace the key's file, the logger ``holdfast.security`` warns. The

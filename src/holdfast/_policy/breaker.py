@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from holdfast._model.settings import check_count, check_numbers
+from holdfast._model.settings import Policy, check_count, check_numbers
 from holdfast._policy.retry_after import asks_to_wait
 from holdfast.errors import (
     A2AConnectionError,
@@ -60,7 +60,7 @@ _JITTER_SHARE = 0.2
 """Largest random deviation of the open time, as a share of it, in both directions."""
 
 
-class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+class BreakerPolicy(Policy, frozen=True, kw_only=True, cache_hash=True):
     """Policy of a circuit breaker: when it opens, and for how long.
 
     Attributes:

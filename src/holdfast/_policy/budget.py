@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
-from holdfast._model.settings import check_count, check_numbers
+from holdfast._model.settings import Policy, check_count, check_numbers
 
 __all__ = ["BudgetPolicy", "RetryBudget"]
 
 _THOUSANDTHS = 1000
 
 
-class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+class BudgetPolicy(Policy, frozen=True, kw_only=True, cache_hash=True):
     """Retry budget of an endpoint: transient failures to retry before retries stop.
 
     Retries are allowed while more than half of the tokens are left: with the defaults, after each

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from holdfast._model.settings import check_count
+from holdfast._model.settings import Policy, check_count
 
 __all__ = ["ConcurrencyPolicy"]
 
 
-class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class ConcurrencyPolicy(Policy, frozen=True, kw_only=True):
     """Bulkhead: largest number of calls of a client in flight, and queue of further ones.
 
     Calls and open streams count; requests that belong to one call of the caller, such as a poll of

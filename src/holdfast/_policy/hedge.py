@@ -11,9 +11,7 @@ import math
 from bisect import bisect_left, insort
 from collections import deque
 
-import msgspec
-
-from holdfast._model.settings import check_count, check_numbers
+from holdfast._model.settings import Policy, check_count, check_numbers
 
 __all__ = ["HedgeBudget", "HedgePolicy", "Hedging", "Latencies", "hedge_delay"]
 
@@ -23,7 +21,7 @@ _MAX_SAVED_HEDGES = 10
 """Largest budget, in hedges."""
 
 
-class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
+class HedgePolicy(Policy, frozen=True, kw_only=True):
     """Policy of hedging: when a slow read is sent a second time.
 
     Attributes:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import msgspec
-
-from holdfast._model.settings import check_count, check_numbers
+from holdfast._model.settings import Policy, check_count, check_numbers
 
 __all__ = ["ContextIds", "OnUnknown", "ReconcilePolicy"]
 
@@ -20,7 +18,7 @@ ContextIds = Literal["agent", "client"]
 _SECONDS = ("timeout", "backoff", "max_backoff")
 
 
-class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
+class ReconcilePolicy(Policy, frozen=True, kw_only=True):
     """Policy of the search for the task of a message whose reply was lost.
 
     Attributes:

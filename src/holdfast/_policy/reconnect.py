@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
-from holdfast._model.settings import check_count, check_numbers
+from holdfast._model.settings import Policy, check_count, check_numbers
 
 __all__ = ["ReconnectPolicy", "growing_wait"]
 
@@ -14,7 +12,7 @@ __all__ = ["ReconnectPolicy", "growing_wait"]
 _SECONDS = ("backoff", "max_backoff", "max_quiet")
 
 
-class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class ReconnectPolicy(Policy, frozen=True, kw_only=True):
     """Policy for a stream that was cut: how it resumes, and when it fails.
 
     Attributes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-import msgspec
-
-from holdfast._model.settings import check_count, check_kind, check_kinds
+from holdfast._model.settings import Policy, check_count, check_kind, check_kinds
 from holdfast._policy.breaker import BreakerPolicy
 from holdfast._policy.budget import BudgetPolicy
 from holdfast._policy.concurrency import ConcurrencyPolicy
@@ -30,7 +28,7 @@ _OPTIONAL = {
 """Policies that None switches off."""
 
 
-class Resilience(msgspec.Struct, frozen=True, kw_only=True):
+class Resilience(Policy, frozen=True, kw_only=True):
     """Policies of a client: retries, timeouts, circuit breaker, rate limiting and the others.
 
     Attributes:

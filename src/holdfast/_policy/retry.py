@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._model.settings import check_count, check_kinds, check_numbers
+from holdfast._model.settings import Policy, check_count, check_kinds, check_numbers
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -48,7 +48,7 @@ TOO_LATE = "would exceed the deadline"
 """End of the reason of a `GiveUp` that is only due to the deadline."""
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPolicy(Policy, frozen=True, kw_only=True):
     """Retries of a failed call: their number, and the wait before each (backoff with jitter).
 
     Attributes:

@@ -22,10 +22,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast._model.article_errors import ArticleErrorCode
-from holdfast._model.settings import check_count
+from holdfast._model.settings import Policy, check_count
 
 if TYPE_CHECKING:
     from holdfast.errors import A2AError
@@ -54,7 +52,7 @@ _JITTER_SHARE = 0.1
 """Largest random delay beyond the hint, as a share of the hint; at most one second."""
 
 
-class RetryAfterPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class RetryAfterPolicy(Policy, frozen=True, kw_only=True):
     """Rate limiting: the queue of calls while a Retry-After of the agent runs (RFC 9110, 10.2.3).
 
     After one call was rate-limited (429, 503), all calls of its kind (sends or reads) to that

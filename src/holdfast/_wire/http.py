@@ -15,7 +15,7 @@ import msgspec
 from holdfast._model.addresses import with_ascii_host
 from holdfast._model.error_values import excerpt, presentable
 from holdfast._model.redacted_repr import RedactedRepr
-from holdfast._model.settings import check_numbers
+from holdfast._model.settings import Policy, check_numbers
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import NetworkReach
 
@@ -69,7 +69,7 @@ _SCHEMES_WITH_TOKEN = frozenset({"basic", "bearer"})
 _NAME_SYMBOLS = frozenset("!#$%&'*+-.^_`|~")
 
 
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+class Timeouts(Policy, frozen=True, kw_only=True):
     """Time limits of one attempt, in seconds; the error names the limit that expired.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
-from holdfast._model.settings import check_count
+from holdfast._model.settings import Policy, check_count
 from holdfast.errors import A2AError, Facts, LimitExceededError
 from holdfast.types import (
     Artifact,
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(Policy, frozen=True, kw_only=True):
     """Bounds on an agent's replies; a call that exceeds one fails with `LimitExceededError`.
 
     Decoding a reply takes at most 12 bytes of memory per byte of `body`, plus 350 per value of

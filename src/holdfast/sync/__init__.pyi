@@ -2136,7 +2136,8 @@ def connect(
         attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.
 
     Returns:
-        The client; close it, or use it as a context manager.
+        The client; close it, or use it as a context manager. Nothing is sent before its
+        first call.
 
     Raises:
         ValueError: An address, a header, a binding or a number that is not valid, or options

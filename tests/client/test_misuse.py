@@ -1,0 +1,164 @@
+"""Wrong uses: each is refused at once, with an error that says what to write instead."""
+
+import re
+
+import pytest
+
+import holdfast
+from holdfast import (
+    Client,
+    Coordinator,
+    Resilience,
+    RetryPolicy,
+    Timeouts,
+    TlsConfig,
+    connect,
+)
+from holdfast.policies import BreakerPolicy, Limits
+from holdfast.testing import FakeAgent, FakeNetwork
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+URL = "http://agent.test"
+
+
+def connected(**options):
+    return connect(URL, engine=FakeNetwork(FakeAgent()), **options)
+
+
+async def observe(observation): ...
+
+
+def use_with(value):
+    with value:
+        pass
+
+
+async def iterate(stream):
+    async for _ in stream:
+        pass
+
+
+async def await_stream():
+    await connected().stream_message("hello")
+
+
+WRONG = {
+    "with connect": (
+        lambda: use_with(connected()),
+        r"TypeError: use 'async with' for Client, not 'with'; holdfast\.sync is for blocking code",
+    ),
+    "with Coordinator": (
+        lambda: use_with(Coordinator()),
+        "TypeError: use 'async with' for Coordinator",
+    ),
+    "with a stream": (
+        lambda: use_with(connected().stream_message("hello")),
+        "TypeError: use 'async with' for a stream",
+    ),
+    "await a stream": (
+        await_stream,
+        r"TypeError: a stream is not awaited: write 'async with agent\.stream_message",
+    ),
+    "iterate over a stream that was not entered": (
+        lambda: iterate(connected().stream_message("hello")),
+        "RuntimeError: enter the stream first: async with",
+    ),
+    "Client(url)": (lambda: Client(URL, timeout=3), r"TypeError: .* made by holdfast\.connect"),
+    "Client()": (Client, r"TypeError: .* made by holdfast\.connect"),
+    "connect(retry=)": (
+        lambda: connected(retry=RetryPolicy()),
+        r"TypeError: 'retry' is not an option of connect; pass resilience=Resilience\(retry=…\)",
+    ),
+    "connect(retries=)": (
+        lambda: connected(retries=3),
+        r"'retries' is not .* resilience=Resilience\(retry=RetryPolicy\(max_retries=…\)\)",
+    ),
+    "connect(timeouts=)": (
+        lambda: connected(timeouts=Timeouts()),
+        r"pass resilience=Resilience\(timeouts=…\)",
+    ),
+    "connect(rate_limit=)": (lambda: connected(rate_limit=3), r"Retry-After by itself; .* rate="),
+    "connect(token=)": (lambda: connected(token="x"), "pass auth='Bearer <token>'"),
+    "connect(verify=)": (lambda: connected(verify=False), r"pass tls=TlsConfig\(…\)"),
+    "connect(http_client=)": (lambda: connected(http_client=None), "pass engine="),
+    "connect(time_out=)": (lambda: connected(time_out=3), "did you mean 'timeout'?"),
+    "connect(colour=)": (
+        lambda: connected(colour=3),
+        "'colour' is not .* there are agent",
+    ),
+    "ask(retry=)": (lambda: holdfast.ask(URL, "hello", retry=3), "'retry' is not an option"),
+    "RetryPolicy(retries=)": (
+        lambda: RetryPolicy(retries=3),
+        (
+            "TypeError: RetryPolicy has no field 'retries'; did you mean 'max_retries'\\? "
+            "its fields are max_retries, base_delay, "
+        ),
+    ),
+    "RetryPolicy(max_attempts=)": (
+        lambda: RetryPolicy(max_attempts=3),
+        "no field 'max_attempts'; did you mean 'max_retries'",
+    ),
+    "RetryPolicy(3)": (lambda: RetryPolicy(3), "RetryPolicy takes its fields by name: max_ret"),
+    "Resilience(retries=)": (lambda: Resilience(retries=3), "did you mean 'retry'"),
+    "Timeouts(read=)": (
+        lambda: Timeouts(read=3),
+        "did you mean 'first_byte'\\? its fields are pool, connect, write, first_byte, idle$",
+    ),
+    "Limits(size=)": (lambda: Limits(size=3), "no field 'size'; its fields are body, headers"),
+    "BreakerPolicy(failure=)": (lambda: BreakerPolicy(treshold=3), "no field 'treshold'; "),
+    "TlsConfig(certs=)": (lambda: TlsConfig(certs="x"), "TlsConfig has no field 'certs'"),
+    "ask(message_id=)": (
+        lambda: connected().ask("hello", message_id="7"),
+        r"TypeError: message_id is a member of the message: pass Message\(message_id=…, …\)",
+    ),
+    "an async observer": (
+        lambda: connected(observers=[observe]),
+        "TypeError: each of observers must be a plain function, but observe is a coroutine",
+    ),
+    "a name that is close to another": (
+        lambda: __import__("holdfast", fromlist=["RateLimitError"]),
+        "ImportError: cannot import name 'RateLimitError' .*did you mean 'RateLimitedError'",
+    ),
+    "a name of another module": (
+        lambda: __import__("holdfast", fromlist=["ReconnectError"]),
+        r"ImportError: cannot import name 'ReconnectError' .*; it is in holdfast\.errors",
+    ),
+    "an attribute of another module": (
+        lambda: holdfast.ReconnectError,
+        r"AttributeError: .* no attribute 'ReconnectError'; it is in holdfast\.errors",
+    ),
+}
+
+
+@pytest.mark.parametrize(("use", "error"), WRONG.values(), ids=WRONG)
+async def test_a_wrong_use_is_refused_with_what_to_write_instead(use, error):
+    try:
+        await use()
+    except (TypeError, ValueError, RuntimeError, ImportError, AttributeError) as raised:
+        text = f"{type(raised).__name__}: {raised}"
+
+    assert re.search(error, text), text
+    assert "\n" not in text
+
+
+async def test_awaiting_connect_returns_the_client():
+    client = connected()
+
+    assert await client is client
+    assert (await client.ask("hello")).text == "hello"
+    await client.close()
+
+
+def test_names_that_do_not_exist_are_no_attributes():
+    assert not hasattr(holdfast, "RateLimitError")
+    assert not hasattr(holdfast, "__wrapped__")
+
+
+async def test_the_text_of_a_question_is_not_an_answer():
+    agent = FakeAgent(holdfast.testing.asks("when?"))
+    async with connect(URL, engine=FakeNetwork(agent)) as client:
+        answer = await client.ask("hello")
+
+    assert (answer.text, answer.question, answer.needs_input) == ("", "when?", True)
+    assert "question='when?'" in repr(answer)
