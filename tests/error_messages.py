@@ -84,12 +84,14 @@ ADVICE = {
     "PushNotificationNotSupportedError": "Use a stream or `wait` instead.",
     "QueueFullError": "Send fewer calls at once, or raise the limit; nothing was sent.",
     "RateLimitedError": "Call again after `retry_after` seconds, or pass a longer `timeout=`.",
-    "ReconnectError": "The task continues: call `wait` or `resubscribe` with the id in `task`.",
+    "ReconnectError": "The task continues: call `wait` or "
+    "`subscribe_to_task` with the id of `task`.",
     "RunItemChangedError": "Pass another key or another `run_id`.",
     "TaskAuthRequiredError": "Complete the authorization that the agent asks for, then `wait`.",
     "TaskCanceledError": "The task was canceled; read `task`.",
     "TaskFailedError": "Read the status message of `task`.",
-    "TaskInputRequiredError": "Answer with `ask(…, task_id=error.task.id)`, or pass `on_input=`.",
+    "TaskInputRequiredError": "Answer with `ask(…, task_id=error.task.id)`, or use "
+    "`conversation(on_input=…)`.",
     "TaskInterruptedError": "Answer the agent with `ask(…, task_id=error.task.id)`.",
     "TaskNotCancelableError": "The task has ended, or cannot be canceled; read it.",
     "TaskNotFoundError": "Check the task id, the tenant and the credentials; agents forget tasks.",

@@ -662,7 +662,9 @@ async def test_what_is_forgotten_is_no_longer_taken():
     receiver.forget("t-1")
 
     assert (await post(receiver, task(), config)).status == 401
-    with pytest.raises(A2AConnectionError, match="it was forgotten while task t-1"):
+    with pytest.raises(
+        A2AConnectionError, match="the config was forgotten while waiting for task t-1"
+    ):
         await waiting
     with pytest.raises(ValueError, match="another receiver, or forgotten"):
         receiver.expect("t-1", config)
@@ -990,7 +992,7 @@ async def test_what_is_forgotten_just_as_the_agent_answers_is_not_kept(looking):
     answer.set_result(task(COMPLETED))
     receiver.forget("t-1")
 
-    with pytest.raises(A2AConnectionError, match="it was forgotten"):
+    with pytest.raises(A2AConnectionError, match="the config was forgotten"):
         await waiting
 
 

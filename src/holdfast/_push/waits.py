@@ -172,7 +172,7 @@ class TaskWait:
     def _end_error(self) -> A2AError:
         if self._watch.failure is not None:
             return copy(self._watch.failure)
-        text = f"{self._watch.ended_because} while task {self._task_id} was waited for"
+        text = f"{self._watch.ended_because} while waiting for task {self._task_id}"
         executed = None if self._watch.deliveries.task is None else True
         return A2AConnectionError(text, failure="closed", executed=executed)
 

@@ -154,7 +154,7 @@ class Watches:
                 self._by_digest[digest] = others
         if watch.is_claimed:
             del self._by_task[watch.task_id or ""]
-        watch.ended_because = "it was forgotten"
+        watch.ended_because = "the config was forgotten"
         watch.end_waits()
 
     def close(self) -> None:
