@@ -68,7 +68,7 @@ _RUNNING = (
         required=True,
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="The journal, a file of SQLite or its sqlite:/// address: it records each message "
+        help="The journal, an SQLite file or its sqlite:/// address: it records each message "
         "before it is sent, and its outcome. Created if it does not exist, readable only by "
         "you; it grows until you remove it.",
     ),
@@ -78,8 +78,8 @@ _RUNNING = (
         type=ParsedParam("name", read_id),
         show_default="made from the path of the input",
         help="Name of the run in the journal: the same name resumes it. A run of another name "
-        "does not see the calls that the first has in flight. Without a name, a line that another "
-        "run has in flight ends the command before anything is sent: the input may have moved.",
+        "does not see the calls that the first one has in flight. Without a name, a line that "
+        "another run has in flight is an error before anything is sent: the input may have moved.",
     ),
     click.option(
         "--concurrency",
@@ -87,32 +87,32 @@ _RUNNING = (
         type=click.IntRange(min=1),
         default=_DEFAULT_CONCURRENCY,
         show_default=True,
-        help="How many messages are in flight at once.",
+        help="Maximum number of messages in flight.",
     ),
     click.option(
         "--rate",
         metavar="RATE",
         type=ParsedParam("rate", read_rate),
         show_default="not limited",
-        help="How many messages to start at most, such as 50/s, 3/min or 100/h; 50 is 50/s.",
+        help="Maximum rate of new messages, such as 50/s, 3/min or 100/h; 50 is 50/s.",
     ),
     click.option(
         "--on-unknown",
         type=Choice(_ON_UNKNOWN),
         default="reconcile",
         show_default=True,
-        help="What to do about a message whose reply is lost: search for the task that it made; "
-        "report it as unknown at once; search, and send it again if there is none, which takes an "
-        "agent whose list shows each task soon, with its messages; or send it again at once. The "
-        "last two are for messages that may well be executed twice.",
+        help="If the reply to a message is lost: reconcile searches for its task, and reports the "
+        "outcome as unknown if there is none; raise reports it as unknown at once; "
+        "resend_if_absent sends the message again if there is no task; resend sends it again at "
+        "once. The last two may execute a message twice.",
     ),
     click.option(
         "--on-bad-line",
         type=Choice(["skip", "fail"]),
         default="fail",
         show_default=True,
-        help="What to do about a line that is not a message: skip it, or send no line after it. "
-        "It is reported on stderr in both cases.",
+        help="If a line is not a message: skip it, or fail, and send no line after it. "
+        "Both report it on stderr.",
     ),
     click.option(
         "--retry-errors",
@@ -127,7 +127,7 @@ _RUNNING = (
         type=ParsedParam("duration", read_grace),
         default="30s",
         show_default=True,
-        help="How long to wait after Ctrl-C for the messages in flight.",
+        help="Maximum wait after Ctrl-C for the messages in flight.",
     ),
 )
 
