@@ -54,13 +54,16 @@ def main(
             raise KeyboardInterrupt
         interrupt(number, frame)
 
+    before = None
     try:
         with contextlib.suppress(ValueError):  # only the main thread handles signals
-            signal.signal(signal.SIGTERM, terminate)
+            before = signal.signal(signal.SIGTERM, terminate)
         code = _run(None, None)
     except KeyboardInterrupt:
         code = _INTERRUPTED
     finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)  # Python's exit is not a command any more
         if collects:
             gc.enable()
     return _TERMINATED if terminations and code == _INTERRUPTED else code
