@@ -321,7 +321,9 @@ def leave_pending(client, count):
             if not call.task_id:
                 call.forget()
         calls = client.pending()
-    return calls
+    for call in calls[count:]:  # a call that ended late may have become pending later
+        call.forget()
+    return calls[:count]
 
 
 def test_pending_calls_of_a_journal(tmp_path):
