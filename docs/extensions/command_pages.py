@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from holdfast._cli.app import app as command_line
 
 _FENCE = "```{command-line}\n```"
+_FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
 _MARKUP = re.compile(r"([\\`*_<>\[\]$#|{}])")
 
 
@@ -106,4 +107,5 @@ def _options(options, context):
 
 
 def _escaped(text):
-    return _MARKUP.sub(r"\\\1", text)
+    """Return a help text as Markdown, with flags as code."""
+    return _FLAG.sub(r"`\1`", _MARKUP.sub(r"\\\1", text))

@@ -26,7 +26,22 @@ def _process(app, what, name, value, options, lines):  # noqa: PLR0917  autodoc'
     # A colon in the docstring of a property ends no type: "The state: in flight, or settled."
     what = "method" if what == "property" else what
     marked = converted(lines, name, value)
-    lines[:] = GoogleDocstring(marked, _SECTIONS, app, what, name, value, options).lines()
+    sections = GoogleDocstring(marked, _SECTIONS, app, what, name, value, options)
+    lines[:] = _with_types_beside_names(sections.lines())
+
+
+def _with_types_beside_names(lines):
+    """Move the type of each attribute from below its description to beside its name."""
+    result, name = [], None
+    for line in lines:
+        if line.startswith(".. attribute::"):
+            name = len(result) + 1
+        if name is not None and line.startswith("   :type:"):
+            result.insert(name, line)
+            name = None
+        else:
+            result.append(line)
+    return result
 
 
 def converted(lines, name, value):

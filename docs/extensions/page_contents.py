@@ -16,6 +16,7 @@ _contents = {}
 def setup(app):
     app.connect("env-check-consistency", _keep_titles)
     app.connect("html-page-context", _write_contents, priority=100)
+    app.connect("html-page-context", _forget_contents, priority=900)  # after the theme
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -33,7 +34,11 @@ def _keep_titles(_app, env):
 def _write_contents(app, docname, _template, context, _doctree):
     if docname in _contents:
         tocs = app.env.tocs
-        titles, tocs[docname] = tocs[docname], _contents[docname]
+        tocs[docname], _contents[docname] = _contents[docname], tocs[docname]
         contents = document_toc(app.env, docname, app.builder.tags)
         context["toc"] = app.builder.render_partial(contents)["fragment"]
-        tocs[docname] = titles
+
+
+def _forget_contents(app, docname, _template, _context, _doctree):
+    if docname in _contents:
+        app.env.tocs[docname] = _contents.pop(docname)

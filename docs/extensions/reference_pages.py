@@ -55,7 +55,7 @@ def _page(module):
 
 def _first_sentence(module, name):
     line = " ".join(description(module, name).split("\n\n")[0].split())
-    line = re.split(r"(?<=[.:])\s", line)[0].rstrip(":.")
+    line = re.split(r"(?<=\.)\s", line)[0].rstrip(":.")
     return line.replace("``", "`").replace("|", "\\|").replace("*", "\\*")
 
 
