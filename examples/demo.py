@@ -1,4 +1,4 @@
-"""Watch calls survive a failing agent, and the same calls made naively beside them.
+"""Watch calls survive a failing agent, and the same calls made with a plain loop.
 
 Starts a fake agent on loopback that refuses, limits, resets and loses replies, and one whose
 stream is cut again and again. With AGENT=url in the environment it calls that agent instead.
@@ -53,7 +53,7 @@ class Timeline:
         print(f"  {seconds:5.2f} s  {text}")
 
     def text(self, delta: str) -> None:
-        """Prints more of a text, behind what there is of it."""
+        """Print the next piece of a text."""
         if not self._is_in_text:
             print("  agent:   ", end="")
             delta = delta.lstrip()
@@ -61,27 +61,27 @@ class Timeline:
         print(delta, end="", flush=True)
 
     def end_text(self) -> None:
-        """Ends the line of a text."""
+        """End the line of a text."""
         if self._is_in_text:
             print()
         self._is_in_text = False
 
 
 class StreamTimeline(Timeline):
-    """An observer that prints where a stream was cut, and where it went on."""
+    """An observer that prints where a stream was cut, and where it was resumed."""
 
     def __call__(self, observation: holdfast.observe.Observation) -> None:
         match observation:
             case holdfast.observe.RequestFinished(error=holdfast.A2AError(message=why)):
                 self.line(f"cut: {why}")
             case holdfast.observe.Reconnected(number=number):
-                self.line(f"goes on, reconnect {number}")
+                self.line(f"resumed, reconnect {number}")
             case _:
                 pass
 
 
 class Tally:
-    """What came of three calls."""
+    """Outcomes of three calls."""
 
     def __init__(self) -> None:
         self.answered = 0
@@ -93,13 +93,15 @@ class Tally:
 
 
 async def survive() -> str:
-    """Makes three calls with Holdfast, and sums up what came of them."""
+    """Make three calls with Holdfast; return a summary of their outcomes."""
     agent, tally, timeline = FakeAgent(), Tally(), Timeline()
     async with (
         LoopbackServer(agent) as server,
         holdfast.connect(server.url, resilience=QUICK, observers=[timeline]) as client,
     ):
-        print(f"\nAn agent at {server.url} that refuses, then limits, then serves:")
+        print(
+            f"\nAn agent at {server.url} refuses connections, then limits the rate, then answers:"
+        )
         await client.agent_card()
         await server.refuse()
 
@@ -116,18 +118,18 @@ async def survive() -> str:
         tally.answered += 1
         print(f"  answer:  {answer.text!r}")
 
-        print("\nThe connection is reset while a task is looked up, which may be asked twice:")
+        print("\nThe connection is reset while a task is fetched. A read is safe to repeat:")
         agent.inject(Reset(), on="GetTask")
         task = await client.get_task(answer.task_id or "")
         tally.answered += 1
         print(f"  answer:  {task.id} is {task.state.name}")
 
-        print("\nThe connection is reset after a message was taken, which must not run twice:")
+        print("\nThe connection is reset after the agent got a message. It must not run twice:")
         agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
         try:
             answer = await client.ask("Order one pizza.")
             tally.answered += 1
-            print(f"  answer:  the reply was lost, and its task found: {answer.text!r}")
+            print(f"  answer:  the reply was lost; a search found its task: {answer.text!r}")
         except holdfast.OutcomeUnknownError as error:
             tally.unknown += 1
             print(f"  answer:  OutcomeUnknownError for message {error.message_id}; not sent again")
@@ -135,7 +137,7 @@ async def survive() -> str:
 
 
 async def stream() -> str:
-    """Reads a stream that is cut five times, and sums up what came of it."""
+    """Read a stream that is cut five times; return a summary."""
     words = [f" {word}" for word in ANSWER.split()]
     agent = FakeAgent(streams(*words, every=0.05))
     agent.inject(Cut(after_events=10), on="SendStreamingMessage")
@@ -151,14 +153,14 @@ async def stream() -> str:
                 timeline.text(delta)
             timeline.end_text()
             answer = await events.result()
-    whole = "nothing lost, nothing twice" if answer.text.strip() == ANSWER else "not the same text"
+    whole = "no text lost, none repeated" if answer.text.strip() == ANSWER else "not the same text"
     heard = len(answer.text.split())
     print(f"  answer:  {heard} words after {events.reconnects} reconnects; {whole}")
     return f"a stream cut {events.reconnects} times, {whole}"
 
 
-async def naively() -> str:
-    """Makes three calls with a loop around aiohttp, and sums up what came of them."""
+async def loop_plainly() -> str:
+    """Make three calls with a loop around aiohttp; return a summary of their outcomes."""
     agent, tally = FakeAgent(), Tally()
     async with LoopbackServer(agent) as server, aiohttp.ClientSession() as session:
         rpc = f"{server.url}/rpc"
@@ -186,7 +188,7 @@ def _worst(agent: FakeAgent) -> str:
 
 
 async def _post(session: aiohttp.ClientSession, url: str, text: str) -> str:
-    """What people write: three tries at once, whatever went wrong."""
+    """Post a message as a plain loop does: up to three attempts at once, on any error."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     for attempt in range(3):
@@ -201,7 +203,7 @@ async def _post(session: aiohttp.ClientSession, url: str, text: str) -> str:
 
 
 async def call(url: str) -> None:
-    """Asks a real agent something, and prints what happens."""
+    """Ask a real agent, and print what happens."""
     timeline = Timeline()
     print(f"\nAsking {url}:")
     try:
@@ -222,10 +224,10 @@ async def main() -> None:
         return
     began = asyncio.get_running_loop().time()
     held = f"{await survive()}; {await stream()}"
-    print("\nThree such calls, naively: three tries at once, whatever went wrong:")
-    lost = await naively()
+    print("\nThe same three calls with a plain loop: up to three attempts at once, on any error:")
+    lost = await loop_plainly()
     took = asyncio.get_running_loop().time() - began
-    print(f"\nHoldfast: {held}. Naively: {lost}. ({took:.1f} s)")
+    print(f"\nHoldfast: {held}. Plain loop: {lost}. ({took:.1f} s)")
 
 
 if __name__ == "__main__":
