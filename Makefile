@@ -172,6 +172,11 @@ $(VENV)/.lint: $(VENV)/.test
 $(VENV)/.docs: $(VENV)/.test
 	$(call install,$(VENV),constraints.txt,--group docs)
 
+# Two installations at once would write to one environment.
+ifneq ($(filter check,$(MAKECMDGOALS)),)
+$(VENV)/.docs: | $(VENV)/.lint
+endif
+
 # Most of what these bring is never imported, and compiling it takes half of the time.
 LAZILY := $(if $(UV),,--no-compile)
 
