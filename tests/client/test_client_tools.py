@@ -433,7 +433,7 @@ def stopping() -> None:
         ("stopping", "{}", "the tool failed: RuntimeError"),
         ("add", "{}", "the parameter 'a' is missing"),
         ("add", '{"a": "1"}', "the parameter 'a' is not valid: Expected `int`, got `str`"),
-        ("add", '{"a": 1, "c": 2}', "there is no parameter 'c'; there are a, b"),
+        ("add", '{"a": 1, "c": 2}', "there is no parameter 'c'; valid names: a, b"),
         ("add", "[1]", "the arguments are not a JSON object: Expected `object`, got `array`"),
         ("add", '{"a": ', "the arguments are not a JSON object: Input data was truncated"),
         ("add", "[" * 100_000, "the arguments are not a JSON object: "),

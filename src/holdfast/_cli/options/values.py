@@ -309,7 +309,7 @@ def read_push_url(text: str) -> str:
 
     url = text.strip()
     if names_user(url):
-        message = "holds a user name or password; --push-credentials is the place for them"
+        message = "contains a user name or password; --push-credentials is the place for them"
         raise ValueError(message)
     if re.fullmatch(_WORD, url):
         message = (
