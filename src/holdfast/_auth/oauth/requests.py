@@ -274,8 +274,10 @@ def token_in(document: Mapping[str, Any], *, requested_at: float) -> Token:
         AuthenticationError: The response has no token, or one of an unsupported type.
     """
     access_token, token_type = document.get("access_token"), document.get("token_type", "Bearer")
-    fault = bearer_fault(access_token) if isinstance(access_token, str) else "none at all"
-    if not isinstance(access_token, str) or fault is not None:
+    if not isinstance(access_token, str):
+        text = "the response of the authorization server has no access_token"
+        raise AuthenticationError(text, executed=False)
+    if (fault := bearer_fault(access_token)) is not None:
         text = f"the authorization server returned an access token that is {fault}"
         raise AuthenticationError(text, executed=False)
     if not isinstance(token_type, str) or token_type.lower() != "bearer":

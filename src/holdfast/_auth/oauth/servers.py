@@ -16,6 +16,7 @@ import msgspec
 from holdfast._arguments import check_items, check_url
 from holdfast._model import codec
 from holdfast._model.addresses import is_http_address
+from holdfast._model.error_values import text_of
 from holdfast._model.hosts import is_loopback
 from holdfast._model.settings import check_kind
 from holdfast._net.engine import fetch
@@ -370,7 +371,8 @@ def _issuer_of_metadata(url: str) -> str:
 def _server_in(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
     named_issuer = document.get("issuer")
     if not isinstance(named_issuer, str) or not _is_same(named_issuer, issuer):
-        text = f"OAuth issuer mismatch: the metadata of {presentable(issuer)} names another issuer"
+        named = text_of(presentable(str(named_issuer or ""))) or "no issuer"
+        text = f"OAuth issuer mismatch: the metadata of {presentable(issuer)} is of {named}"
         raise AuthenticationError(text, executed=False)
     values = {name: document.get(name) for name in _ENDPOINTS}
     names_itself = document.get("authorization_response_iss_parameter_supported") is True
