@@ -1,6 +1,7 @@
 """Abandoned calls: the agent's task is canceled, whenever the caller stops waiting for it."""
 
 import asyncio
+import gc
 import logging
 import re
 
@@ -16,6 +17,7 @@ from holdfast import (
     TaskState,
     connect,
 )
+from holdfast.auth import Credentials
 from holdfast.errors import ReconnectError, TaskAuthRequiredError
 from holdfast.extend import BaseLayer
 from holdfast.policies import ReconnectPolicy
@@ -378,3 +380,78 @@ async def test_a_delegated_call_cancels_its_task_and_leaves_its_slot_at_once():
         assert isinstance(result.error, DeadlineExceededError)
 
     assert states(agent) == [TaskState.CANCELED] * 2
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_call_cancelled_while_the_client_closes_leaves_no_task(steps):
+    agent, problems = FakeAgent(works_forever()), []
+    agent.inject(HANGS, on=SEND)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
+    async with Connected(agent) as client:
+        asking = asyncio.ensure_future(client.ask("hello", cancel_on_abandon=True))
+        await asyncio.sleep(1)
+        closing = asyncio.ensure_future(client.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        names = [task.get_name() for task in asyncio.all_tasks()]
+        await closing
+    assert asking.cancelled()
+    del asking
+    gc.collect()
+
+    assert problems == []
+    assert "holdfast: begins" not in names
+
+
+async def test_an_abandoned_message_whose_context_is_refused_is_not_sent_again():
+    agent = FakeAgent(works_forever(), contexts="refused", latency=1)
+    async with Connected(agent, context_ids="client") as client:
+        await cancelled_after(0.5, client.ask("hello", cancel_on_abandon=True))
+        await asyncio.sleep(25)
+
+    assert len(agent.calls(SEND)) == 1
+    assert states(agent) == []
+
+
+async def test_a_layer_that_fails_the_cancel_request_is_reported_as_a_warning(caplog):
+    class Failing(BaseLayer):
+        async def handle(self, call, call_next, /):
+            if call.operation.name == "CancelTask":
+                raise ZeroDivisionError
+            return await call_next(call)
+
+    agent, problems = FakeAgent(works_forever()), []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
+    async with Connected(agent, call_layers=[Failing]) as client:
+        await cancelled_after(1, client.ask("hello", cancel_on_abandon=True))
+    gc.collect()
+
+    assert problems == []
+    assert len(warnings_of(caplog)) == 1
+
+
+class Renewing:
+    """Credentials that a refusal renews."""
+
+    token = "old"
+
+    async def credentials(self, call, /):
+        return Credentials(headers={"authorization": f"Bearer {self.token}"})
+
+    async def on_unauthorized(self, call, error, /):
+        self.token = "new"
+        return True
+
+
+async def test_an_abandoned_message_is_not_sent_again_with_new_credentials():
+    agent = FakeAgent(works_forever(), token="new", latency=1)
+    async with Connected(agent, auth=Renewing()) as client:
+        asking = client.ask("hello", cancel_on_abandon=True)
+        await cancelled_after(0.5, asking)
+        await asyncio.sleep(25)
+
+    assert states(agent) == []

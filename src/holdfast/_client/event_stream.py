@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Protocol, Self
 
+from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._client.abandoned_calls import AbandonedCall
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._model.redacted_repr import short_repr
@@ -221,6 +222,10 @@ class EventStream:
         except BaseException as failure:
             self._is_over = True
             self._is_abandoned = self._abandons(failure, opening)
+            if not self._is_abandoned:
+                await cancel_and_wait(opening)
+                if self._source is not None:
+                    await self._source.close()
             raise
 
     def _abandons(

@@ -424,8 +424,11 @@ class SendOperation:
         await core.pause(wait)
         return not core.is_closed
 
-    def _is_context_refused(self, error: A2AError) -> Awaitable[bool]:
-        return is_context_refused(self._request, error, self._core, self._scope)
+    async def _is_context_refused(self, error: A2AError) -> bool:
+        """Return whether the message may be sent again, without the client's context id."""
+        if self._scope.call_group.is_abandoned:
+            return False
+        return await is_context_refused(self._request, error, self._core, self._scope)
 
     def _ask_for_an_answer_at_once(self) -> None:
         configuration = self._request.configuration or SendMessageConfiguration()

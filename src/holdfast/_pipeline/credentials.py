@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.transport import (
     AnyCall,
     AuthProvider,
@@ -122,6 +123,8 @@ async def _is_to_be_replayed(
     """
     if isinstance(error, PermissionDeniedError) and not isinstance(provider, _KnowsForbidden):
         return False
+    if sent.progress.call_group.is_abandoned and sent.operation.name in SEND_NAMES:
+        return False  # its caller waits no longer
     safe = sent.operation.safety != "conditional" or error.executed is False
     if error.executed is False:
         sent.progress.end_request()
