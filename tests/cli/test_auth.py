@@ -549,7 +549,7 @@ def test_auth_010_metadata_of_another_issuer_is_refused(scene):
     done = scene.run(*DEVICE, "-o", "json")
 
     assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
-    assert "another issuer" in done.error["message"]
+    assert "is of https://evil.test" in done.error["message"]
 
 
 @pytest.mark.parametrize(

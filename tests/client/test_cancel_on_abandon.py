@@ -455,3 +455,13 @@ async def test_an_abandoned_message_is_not_sent_again_with_new_credentials():
         await asyncio.sleep(25)
 
     assert states(agent) == []
+
+
+@pytest.mark.parametrize("plan", ["a message", completes("done")], ids=["message", "task"])
+async def test_an_answer_after_the_abandonment_ends_the_call_in_the_journal(tmp_path, plan):
+    agent = FakeAgent(plan)
+    agent.inject(Delay(seconds=5), on=SEND)
+    async with Connected(agent, journal=tmp_path / "calls.db") as client:
+        await cancelled_after(1, client.ask("hello", cancel_on_abandon=True))
+        await asyncio.sleep(25)
+        assert await client.pending() == []

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._aio.cancel_scope import CancelScope
@@ -24,7 +24,7 @@ from holdfast._client.cancel_request import request_cancel
 from holdfast._model.operations import CANCEL_TASK
 from holdfast._policy.deadline import Deadline
 from holdfast.errors import A2AError, OutcomeUnknownError, TaskNotCancelableError
-from holdfast.types import CancelTaskRequest
+from holdfast.types import CancelTaskRequest, Message
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -94,19 +94,27 @@ class AbandonedCall:
 
     async def cancel_task(self) -> None:
         """Cancel the agent's task, and end the call in the journal."""
-        calls, task = self._calls, None
+        calls, answer = self._calls, None
         try:
             try:
                 task_id = await self._get_task_id()
             finally:
                 await self._close()
-            if task_id is not None or self._may_have_task:
-                task = await self._request_cancel(task_id)
+            answer = self._late_answer
+            if answer is None and (task_id is not None or self._may_have_task):
+                answer = await self._request_cancel(task_id)
         finally:
-            if calls.call is not None and task is not None and task.state.is_terminal:
-                await calls.call.record_answer(task)
+            if calls.call is not None and _is_final(answer):
+                await calls.call.record_answer(answer)
             elif calls.call is not None:
                 await calls.call.release()
+
+    @property
+    def _late_answer(self) -> Task | Message | None:
+        """The answer that arrived after the caller had left; None if the task is not over."""
+        outbox = None if self._source is None else self._source.outbox
+        answer = None if outbox is None else outbox.task or outbox.message
+        return answer if _is_final(answer) else None
 
     async def _get_task_id(self) -> str | None:
         """Return the id of the task, once the agent's first event names it; None without one."""
@@ -151,7 +159,10 @@ class AbandonedCall:
                 await self._source.close()
 
     async def _request_cancel(self, task_id: str | None) -> Task | None:
-        """Cancel the task, and return it; search for it first if its id is not known."""
+        """Cancel the task, and return it; search for it first if its id is not known.
+
+        A task that cannot be canceled, because it is over, is returned as it is.
+        """
         calls, now = self._calls, asyncio.get_running_loop().time()
         at, name = now + _CANCEL_TIMEOUT_S, "the task of an abandoned call"
         deadline = Deadline(name="cancel", timeout=_CANCEL_TIMEOUT_S, at=at)
@@ -164,8 +175,16 @@ class AbandonedCall:
                 task_id = found.id
             name = f"task {task_id} of an abandoned call"
             with calls.client.observed(scope, CANCEL_TASK.name):
-                return await request_cancel(calls.client, CancelTaskRequest(id=task_id), scope)
+                request = CancelTaskRequest(id=task_id)
+                try:
+                    return await request_cancel(calls.client, request, scope)
+                except TaskNotCancelableError:
+                    return await calls.client.get_task(task_id, scope)
         except Exception as error:  # noqa: BLE001  the caller's own layers raise any
-            if not isinstance(error, TaskNotCancelableError):  # else the task is over
-                logger.warning("%s was not canceled: %s", name, error)
+            logger.warning("%s was not canceled: %s", name, error)
         return None
+
+
+def _is_final(answer: Task | Message | None) -> TypeGuard[Task | Message]:
+    """Return whether an answer ends its call."""
+    return isinstance(answer, Message) or (answer is not None and answer.state.is_terminal)
