@@ -109,8 +109,8 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
             return events
 
         await whole()
-        until, events = time.perf_counter() + seconds, 0
         before = time.process_time()
+        until, events = time.perf_counter() + seconds, await whole()
         while time.perf_counter() < until:
             events += await whole()
         return {"events": events, "cpu": time.process_time() - before}
@@ -227,7 +227,8 @@ async def _rate(
     send: Callable[[], Awaitable[None]], *, in_flight: int, seconds: float
 ) -> dict[str, Any]:
     async def caller(until: float) -> int:
-        calls = 0
+        await send()  # at least one, however slow the machine is
+        calls = 1
         while time.perf_counter() < until:
             await send()
             calls += 1
