@@ -1,14 +1,20 @@
-"""A journal of somebody else's, in memory."""
+"""A journal of another implementation, in memory."""
 
 from msgspec.structs import asdict, replace
 
+from holdfast._aio.env import wall_time
 from holdfast._journal.protocol import utc
 from holdfast.errors import JournalError
 from holdfast.extend import RecordUpdate
 
 
+def read(record):
+    """Return a record as it is read now."""
+    return replace(record, lease_left=max(0.0, record.lease_until - wall_time()))
+
+
 class Foreign:
-    """Keeps the rules of journals, as far as something in memory can."""
+    """Follows the rules of journals, as far as memory can."""
 
     stores_messages = False
     lease = 30.0
@@ -23,21 +29,35 @@ class Foreign:
             is_label = record.label is not None and there.label == record.label
             if (is_message or is_label) and there.outcome != "not_sent":
                 raise JournalError("it is there", reason="exists", message_id=there.message_id)
-        self.records[record.message_id] = record
+        return self.put(record)
+
+    def put(self, record):
+        now = wall_time()
+        begun = replace(record, began=now, lease_until=now + self.lease)
+        self.records[record.message_id] = begun
+        return read(begun)
 
     async def update(self, message_id, generation, update):
         record = self.records.get(message_id)
         if record is None or record.outcome is not None or record.generation != generation:
             return False
         new = {name: value for name, value in asdict(update).items() if value is not None}
+        if new.pop("releases"):
+            new["lease_until"] = 0.0
         self.records[message_id] = replace(record, **new)
         return True
 
-    async def renew(self, held, lease_until):
-        update = RecordUpdate(lease_until=lease_until)
-        return {name for name, generation in held if await self.update(name, generation, update)}
+    async def renew(self, held):
+        renewed = set()
+        for name, generation in held:
+            if await self.update(name, generation, RecordUpdate()):
+                until = wall_time() + self.lease
+                self.records[name] = replace(self.records[name], lease_until=until)
+                renewed.add(name)
+        return renewed
 
-    async def claim(self, message_id, *, now, lease_until):
+    async def claim(self, message_id):
+        now = wall_time()
         record = self.records.get(message_id)
         if record is None:
             raise JournalError("not there", reason="missing", message_id=message_id)
@@ -47,16 +67,17 @@ class Foreign:
             until = utc(record.lease_until)
             raise JournalError("held", reason="held", message_id=message_id, held_until=until)
         generation = record.generation + 1
-        record = replace(record, generation=generation, lease_until=lease_until)
+        record = replace(record, generation=generation, lease_until=now + self.lease)
         self.records[message_id] = record
-        return record
+        return read(record)
 
     async def find(self, message_id):
-        return self.records.get(message_id)
+        record = self.records.get(message_id)
+        return None if record is None else read(record)
 
     async def unfinished(self, agent=None):
         found = [
-            record
+            read(record)
             for record in self.records.values()
             if record.outcome is None and agent in {None, record.agent}
         ]
@@ -65,7 +86,8 @@ class Foreign:
     async def find_label(self, label):
         found = [one for one in self.records.values() if one.label == label]
         may_be_sent = [one for one in found if one.outcome != "not_sent"]
-        return max(may_be_sent or found, key=lambda one: one.began, default=None)
+        newest = max(may_be_sent or found, key=lambda one: one.began, default=None)
+        return None if newest is None else read(newest)
 
     async def close(self):
         self.is_closed = True

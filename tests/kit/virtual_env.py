@@ -6,7 +6,7 @@ import random
 
 from holdfast._aio.env import SystemEnv
 
-__all__ = ["EPOCH", "Dice", "FixedDraws", "SeededDraws", "SystemEnv", "VirtualWall", "now"]
+__all__ = ["EPOCH", "Dice", "FixedDraws", "SeededDraws", "SystemEnv", "VirtualWall", "advance_wall", "now", "set_wall"]
 
 EPOCH = 1_767_225_600.0
 """The wall time of fake agents when the loop's clock is at 0: 2026-01-01."""
@@ -68,6 +68,16 @@ class SeededDraws(SystemEnv):
     def __init__(self, seed=1):
         super().__init__()
         self._random = random.Random(seed)
+
+
+def set_wall(seconds):
+    """Set the wall time of clients and journals in virtual time, in seconds since 1970."""
+    asyncio.get_running_loop().epoch = seconds - now()
+
+
+def advance_wall(seconds):
+    """Set the wall time of clients and journals ahead; a negative number sets it back."""
+    asyncio.get_running_loop().epoch += seconds
 
 
 def now():

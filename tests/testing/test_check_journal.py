@@ -1,4 +1,4 @@
-"""The rules of journals are checked: one that breaks a rule is told which."""
+"""The rules of journals are checked: one that breaks a rule is named."""
 
 import asyncio
 
@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kit.foreign_journal import Foreign
 
+from holdfast._aio.env import wall_time
 from holdfast.errors import JournalError
 from holdfast.testing import check_journal
 
@@ -26,67 +27,66 @@ async def test_a_journal_that_keeps_the_rules_is_fine():
 
 class ForgetsTheDigest(Foreign):
     async def begin(self, record):
-        await super().begin(replace(record, digest=None))
+        return await super().begin(replace(record, digest=None))
 
 
 class BeginsTwice(Foreign):
     async def begin(self, record):
         self.records.pop(record.message_id, None)
-        await super().begin(record)
+        return await super().begin(record)
 
 
 class KnowsNoLabels(Foreign):
     async def begin(self, record):
         before = await self.find_label(record.label)
         if before is not None and before.message_id != record.message_id:
-            self.records[record.message_id] = record
-        else:
-            await super().begin(record)
+            return self.put(record)
+        return await super().begin(record)
 
 
 class KnowsLabelsByAgent(Foreign):
     async def begin(self, record):
         before = await self.find_label(record.label)
         if before is not None and before.agent != record.agent:
-            self.records[record.message_id] = record
-        else:
-            await super().begin(record)
+            return self.put(record)
+        return await super().begin(record)
 
 
 class NeverSendsAgain(Foreign):
     async def begin(self, record):
         if record.message_id in self.records:
             raise JournalError(reason="exists", message_id=record.message_id)
-        await super().begin(record)
+        return await super().begin(record)
 
 
 class GivesNoReason(Foreign):
     async def begin(self, record):
         try:
-            await super().begin(record)
+            return await super().begin(record)
         except JournalError as error:
             raise JournalError(error.message) from None
 
 
 class RaisesWhatItLikes(Foreign):
-    async def claim(self, message_id, **more):
+    async def claim(self, message_id):
         if message_id not in self.records:
             raise KeyError(message_id)
-        return await super().claim(message_id, **more)
+        return await super().claim(message_id)
 
 
 class LooksBeforeItLeaps(Foreign):
     async def begin(self, record):
         twin = Foreign(dict(self.records))
-        await twin.begin(record)
+        begun = await twin.begin(record)
         await asyncio.sleep(0)
-        self.records[record.message_id] = record
+        self.records[record.message_id] = begun
+        return begun
 
 
 class ClaimsSlowly(Foreign):
-    async def claim(self, message_id, **more):
+    async def claim(self, message_id):
         twin = Foreign(dict(self.records))
-        record = await twin.claim(message_id, **more)
+        record = await twin.claim(message_id)
         await asyncio.sleep(0)
         self.records[message_id] = record
         return record
@@ -117,29 +117,42 @@ class ForgetsWhatIsNone(Foreign):
 
 
 class RenewsAll(Foreign):
-    async def renew(self, held, lease_until):
-        await super().renew(held, lease_until)
+    async def renew(self, held):
+        await super().renew(held)
         return {name for name, _ in held}
 
 
 class RenewsOnlyInWord(Foreign):
-    async def renew(self, held, lease_until):
+    async def renew(self, held):
         before = dict(self.records)
-        renewed = await super().renew(held, lease_until)
+        renewed = await super().renew(held)
         self.records.update(before)
         return renewed
 
 
 class ClaimsWhatIsHeld(Foreign):
-    async def claim(self, message_id, *, now, lease_until):
+    async def claim(self, message_id):
         if message_id in self.records:
-            now = 1e9
-        return await super().claim(message_id, now=now, lease_until=lease_until)
+            self.records[message_id] = replace(self.records[message_id], lease_until=0.0)
+        return await super().claim(message_id)
+
+
+class NeverReleases(Foreign):
+    async def update(self, message_id, generation, update):
+        return await super().update(message_id, generation, replace(update, releases=False))
+
+
+class HoldsForEver(Foreign):
+    async def claim(self, message_id):
+        if (record := self.records.get(message_id)) and record.lease_until:
+            until = wall_time() + self.lease
+            self.records[message_id] = replace(record, lease_until=until)
+        return await super().claim(message_id)
 
 
 class KeepsTheGeneration(Foreign):
-    async def claim(self, message_id, *, now, lease_until):
-        record = await super().claim(message_id, now=now, lease_until=lease_until)
+    async def claim(self, message_id):
+        record = await super().claim(message_id)
         self.records[message_id] = replace(record, generation=1)
         return record
 
@@ -160,19 +173,14 @@ class FindsTheOldest(Foreign):
         return min(found, key=lambda one: one.began, default=None)
 
 
-class FindsTheNewest(Foreign):
-    async def find_label(self, label):
-        found = [one for one in self.records.values() if one.label == label]
-        return max(found, key=lambda one: one.began, default=None)
-
-
 class WritesByHalves(Foreign):
     async def begin(self, record):
-        half = replace(record, lease_until=0.0)
-        await super().begin(half)
+        begun = await super().begin(record)
+        self.records[record.message_id] = replace(begun, task_id="half")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        self.records[record.message_id] = record
+        self.records[record.message_id] = begun
+        return begun
 
 
 class StaysInItsLoop(Foreign):
@@ -196,7 +204,7 @@ class LeasesNothing(Foreign):
 
 
 BREACHES = [
-    (ForgetsTheDigest, "begin stores every field of a record"),
+    (ForgetsTheDigest, "begin returns every field of a record"),
     (BeginsTwice, "begin refuses a message that is recorded already"),
     (KnowsNoLabels, "begin refuses a label that is recorded already, for any name of the agent"),
     (
@@ -213,11 +221,12 @@ BREACHES = [
     (RenewsAll, "renew returns the ids of open records"),
     (RenewsOnlyInWord, "and renews these only"),
     (ClaimsWhatIsHeld, "claim refuses a call whose lease lasts"),
+    (NeverReleases, "an update can release a call"),
+    (HoldsForEver, "claim takes a call whose lease has ended"),
     (KeepsTheGeneration, "claim stores the record that it returns"),
     (ListsNewestFirst, "unfinished returns the calls without an outcome, the oldest first"),
     (ListsAllAgents, "unfinished returns only the calls of an agent"),
     (FindsTheOldest, "find_label returns the newest record"),
-    (FindsTheNewest, "find_label returns the record that may have been sent"),
     (WritesByHalves, "does all of its work, or nothing"),
     (ClosesOnce, "closed twice"),
     (NeverSendsAgain, "raised where nothing was wrong, in begin-again"),

@@ -1034,18 +1034,19 @@ class JournalOfMyOwn:
     stores_messages = False
     lease = 30.0
 
-    async def begin(self, record: CallRecord, /) -> None:
+    async def begin(self, record: CallRecord, /) -> CallRecord:
         assert_type(record.outcome, CallOutcome | None)
+        return record
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         assert_type(update.detail, str | None)
         return True
 
-    async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
+    async def renew(self, held: Sequence[tuple[str, int]], /) -> set[str]:
         return {message_id for message_id, _ in held}
 
-    async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        return CallRecord(message_id=message_id, agent="http://agent.test", began=now)
+    async def claim(self, message_id: str, /) -> CallRecord:
+        return CallRecord(message_id=message_id, agent="http://agent.test")
 
     async def find(self, message_id: str, /) -> CallRecord | None:
         return None

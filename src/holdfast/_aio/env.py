@@ -5,12 +5,13 @@ Durations are measured with the running event loop's clock instead.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import time
 from typing import Protocol
 
-__all__ = ["Env", "SystemEnv"]
+__all__ = ["Env", "SystemEnv", "wall_time"]
 
 
 class Env(Protocol):
@@ -37,7 +38,7 @@ class SystemEnv:
 
     def wall(self) -> float:
         """Return the seconds since the epoch."""
-        return time.time()
+        return wall_time()
 
     def random(self) -> float:
         """Return a number from 0 up to, but not including, 1."""
@@ -50,6 +51,16 @@ class SystemEnv:
         return (
             f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
         )
+
+
+def wall_time() -> float:
+    """Return the seconds since the epoch; in an event loop in virtual time, its wall time."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return time.time()
+    virtual: float | None = getattr(loop, "wall_time", None)
+    return time.time() if virtual is None else virtual
 
 
 _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}

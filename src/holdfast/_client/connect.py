@@ -383,7 +383,7 @@ def connect(
         streaming=settings.streaming,
         on_unknown=settings.on_unknown,
         context_ids=settings.context_ids,
-        journaling=_journaling(opened_journal, loaded, env),
+        journaling=_journaling(opened_journal, loaded),
         endpoints=endpoints,
         admissions=admissions,
         trust=trust,
@@ -485,13 +485,13 @@ def _opened_journal(journal: str | os.PathLike[str] | Journal | None) -> Journal
 
 
 def _journaling(
-    journal: Journal | None, agents: Sequence[str | Path | AgentCard], env: Env
+    journal: Journal | None, agents: Sequence[str | Path | AgentCard]
 ) -> Journaling | None:
     if journal is None:
         return None
     from holdfast._journal.writer import Journaling  # few clients have a journal
 
-    return Journaling(journal, _name_of(agents), env)
+    return Journaling(journal, _name_of(agents))
 
 
 def _engine_within(

@@ -120,11 +120,14 @@ class PendingCall:
 
         The process may be this client's. The value is as of the time when the journal was read.
         """
-        return self._record.lease_until > self._core.env.wall()
+        return self._record.lease_left > 0
 
     @property
     def held_until(self) -> datetime | None:
-        """End of the lease unless its holder renews it, in UTC; None if there is no lease."""
+        """End of the lease unless its holder renews it, in UTC; None if there is no lease.
+
+        It is by the clock of the journal's store: on another machine, clocks may differ.
+        """
         return utc(self._record.lease_until) if self.is_held else None
 
     @property

@@ -18,14 +18,13 @@ from weakref import WeakValueDictionary
 from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
-from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate, lease_end
+from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
 from holdfast.errors import A2AConnectionError, A2AError, JournalError
 from holdfast.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from holdfast._aio.env import Env
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, TaskState
 
@@ -164,7 +163,7 @@ class HeldCall:
         It takes effect at once, before it is recorded: an error that ends the work from now on is
         not an outcome of the call.
         """
-        return self.finish(RecordUpdate(lease_until=0.0))
+        return self.finish(RecordUpdate(releases=True))
 
     def lose(self, new_holder: str) -> None:
         """End the work on the call, which another holder has taken over."""
@@ -214,7 +213,7 @@ class HeldCall:
 
     def abandon(self) -> Awaitable[None]:
         """Leave the call pending, for all clients; a withheld outcome is dropped."""
-        return _nothing() if self._is_over else self._end(RecordUpdate(lease_until=0.0))
+        return _nothing() if self._is_over else self._end(RecordUpdate(releases=True))
 
     def _end(self, update: RecordUpdate) -> Coroutine[Any, Any, None]:
         self._is_over = True
@@ -255,12 +254,10 @@ class Leases:
 
     Args:
         journal: Stores the calls.
-        env: Provides wall time.
     """
 
-    def __init__(self, journal: Journal, env: Env) -> None:
+    def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self._env = env
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
         self._renewed_at = 0.0
@@ -366,8 +363,7 @@ class Leases:
         calls = dict(self._calls)
         held = {message_id: call.record.generation for message_id, call in calls.items()}
         began = loop.time()
-        lease_until = lease_end(self._env.wall(), lease)
-        renewal = wrap_journal_errors(self.journal.renew, [*held.items()], lease_until)
+        renewal = wrap_journal_errors(self.journal.renew, [*held.items()])
         try:
             renewed = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
         except JournalError as error:

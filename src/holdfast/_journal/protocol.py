@@ -5,7 +5,8 @@ has a `CallOutcome`. A client that works on a call holds its lease, and renews i
 crashed process is free when its lease ends. The generation of a record identifies the lease; a
 write with an older generation is refused.
 
-Times are wall times in seconds since the epoch, so that they mean the same in other processes.
+The clock of a journal's store decides when a lease ends, because the clocks of several machines
+differ: methods take no times, and return what is left of a lease.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ _MAX_TIME_S = (datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_s
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one call; times are wall times in seconds since the epoch.
+    """The record of one call; times are the store's, in seconds since the epoch.
 
     Attributes:
         message_id: Id of the message that the call sends; each message has one record.
         agent: The agent's name, the same for all of its addresses. It omits the parts of an
             address that may be secret, so it is for comparison, and not always a usable address.
-        began: Start of the call, by the clock at that time, which may have been set since.
+        began: When `Journal.begin` recorded the call, by the store's clock, which may have been
+            set since. It is set by the journal.
         context_id: The context of the conversation; None if unknown.
         task_id: The task that the message belongs to or has created; None if unknown.
         state: The last known state of the task, as the protocol writes it; None if unknown.
@@ -67,7 +69,10 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         result: The `Task` or `Message` that answers the call, as the JSON of protocol 1.0: a
             message if there is no ``state``. None if it is not stored.
         generation: Number of the lease, from 1.
-        lease_until: End of the lease; from then on the call has no holder.
+        lease_until: End of the lease, by the store's clock. It is set by the journal, and moves
+            whenever the holder renews the lease.
+        lease_left: Seconds that were left of the lease when the record was read; 0 if the call has
+            no holder. It is not stored.
         damage: Reason why the record could not be read completely; None if it could. Only
             `Journal.unfinished` returns such records: unreadable members have their defaults,
             ``began`` is 0, and texts without a default are empty. It is not stored.
@@ -78,7 +83,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     message_id: str
     agent: str
-    began: float
+    began: float = 0.0
     context_id: str | None = None
     task_id: str | None = None
     state: str | None = None
@@ -91,6 +96,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     generation: int = 1
     lease_until: float = 0.0
+    lease_left: float = 0.0
     damage: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,8 +116,7 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
         outcome: The outcome of the call, one of `CallOutcome`; it finishes the record.
         detail: Details of the outcome, in one line for people.
         result: The answer, as in `CallRecord.result`.
-        lease_until: End of the lease, in seconds since the epoch; 0 releases the call, however
-            clocks are set.
+        releases: Whether the lease ends now, so that another client may claim the call.
     """
 
     context_id: str | None = None
@@ -120,7 +125,7 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
     outcome: CallOutcome | None = None
     detail: str | None = None
     result: str | None = None
-    lease_until: float | None = None
+    releases: bool = False
 
 
 class Journal(Protocol):
@@ -140,8 +145,9 @@ class Journal(Protocol):
     - An error is a `JournalError` whose ``reason`` is its kind. Another exception counts as
       ``"unusable"``, and so does a journal that does not answer within the time of a call.
 
-    A journal may be used in several event loops and shared by several clients. Times are passed to
-    it, in seconds since the epoch; it reads no clock.
+    - Leases are measured by one clock, that of the store, for all processes that share it.
+
+    A journal may be used in several event loops and shared by several clients.
     """
 
     @property
@@ -154,11 +160,14 @@ class Journal(Protocol):
         """Duration of a lease in seconds, more than 0; it is renewed after a third of it."""
         ...
 
-    async def begin(self, record: CallRecord, /) -> None:
+    async def begin(self, record: CallRecord, /) -> CallRecord:
         """Record a new call, replacing a call of the same message that was not sent.
 
         Args:
-            record: The record of the new call.
+            record: The record of the new call; its times are ignored.
+
+        Returns:
+            The record as stored: it begins now, and has a new lease.
 
         Raises:
             JournalError: The record cannot be written (``"unusable"``); or a call of that message,
@@ -183,12 +192,11 @@ class Journal(Protocol):
         """
         ...
 
-    async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Renew leases.
+    async def renew(self, held: Sequence[tuple[str, int]], /) -> set[str]:
+        """Renew leases: they begin again, with their whole duration.
 
         Args:
             held: Message ids, each with its generation.
-            lease_until: End of the renewed leases, in seconds since the epoch.
 
         Returns:
             The ids of the messages whose records are open and of that generation.
@@ -198,16 +206,14 @@ class Journal(Protocol):
         """
         ...
 
-    async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        """Take the lease of an open call whose lease has ended by ``now``.
+    async def claim(self, message_id: str, /) -> CallRecord:
+        """Take the lease of an open call whose lease has ended.
 
         Args:
             message_id: The message of the call.
-            now: The present time, in seconds since the epoch.
-            lease_until: End of the new lease, in seconds since the epoch.
 
         Returns:
-            The record, with its generation increased by one.
+            The record, with a new lease, and its generation increased by one.
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
@@ -296,15 +302,14 @@ class TokenJournal(Protocol):
     """
 
     async def use_token(
-        self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
+        self, name: bytes, use: TokenUse, /, *, expires_in: float, most: int
     ) -> TokenUse | None:
         """Record the use of a token, unless a use is recorded already.
 
         Args:
             name: Identifies the token.
             use: Its use.
-            now: The present time, in seconds since the epoch; uses that ended before are deleted.
-            ends: When the token expires, in seconds since the epoch.
+            expires_in: Seconds until the token expires; uses of expired tokens are deleted.
             most: Largest number of uses to store.
 
         Returns:

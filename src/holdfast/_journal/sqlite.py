@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from holdfast._aio.env import wall_time
 from holdfast._aio.per_loop import PerLoop
 from holdfast._journal.permissions import MODES
-from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, utc
+from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, lease_end, utc
 from holdfast._journal.sqlite_file import SqliteFile
 from holdfast._model.settings import check_count, check_kind, check_number
 from holdfast.errors import A2AError, JournalError
@@ -35,8 +36,10 @@ __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
 
-_COLUMNS = tuple(name for name in CallRecord.__struct_fields__ if name != "damage")
-_UPDATED = tuple(RecordUpdate.__struct_fields__)
+_COLUMNS = tuple(
+    name for name in CallRecord.__struct_fields__ if name not in {"lease_left", "damage"}
+)
+_UPDATED = tuple(name for name in RecordUpdate.__struct_fields__ if name != "releases")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  constant names only
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
 _OF_LABEL = (
@@ -48,7 +51,8 @@ _INSERT = (
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
 )
 _UPDATE = (
-    f"UPDATE calls SET {', '.join(f'{name} = coalesce(?, {name})' for name in _UPDATED)} "  # noqa: S608
+    f"UPDATE calls SET {', '.join(f'{name} = coalesce(?, {name})' for name in _UPDATED)}, "  # noqa: S608
+    "lease_until = iif(?, 0.0, lease_until) "
     "WHERE message_id = ? AND generation = ? AND outcome IS NULL"
 )
 _RENEW = (
@@ -168,20 +172,27 @@ class SqliteJournal:
         self._file = SqliteFile(self.path, busy_timeout, mode=mode, read_only=read_only)
         self._writing = PerLoop(_Writing)
 
-    async def begin(self, record: CallRecord, /) -> None:
+    async def begin(self, record: CallRecord, /) -> CallRecord:
         """Record a new call, replacing a call of the same message that was not sent.
 
         Args:
-            record: The record of the new call.
+            record: The record of the new call; its times are ignored.
+
+        Returns:
+            The record as stored: it begins now, and has a new lease.
 
         Raises:
             JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
                 that label to any agent, is recorded already, with an outcome other than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
+        now = wall_time()
+        begun = msgspec.structs.replace(
+            record, began=now, lease_until=lease_end(now, self.lease), lease_left=self.lease
+        )
 
-        def insert(connection: sqlite3.Connection) -> None:
-            self._forget(connection, record.began)
+        def insert(connection: sqlite3.Connection) -> CallRecord:
+            self._forget(connection, now)
             if labelled := connection.execute(_LABELLED, (record.label,)).fetchone():
                 text = (
                     f"{record.label} is in the journal {self.path} already: message {labelled[0]}"
@@ -189,13 +200,14 @@ class SqliteJournal:
                 raise JournalError(text, reason="exists", message_id=labelled[0])
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
-                connection.execute(_INSERT, [getattr(record, name) for name in _COLUMNS])
+                connection.execute(_INSERT, [getattr(begun, name) for name in _COLUMNS])
             except sqlite3.IntegrityError as error:
                 text = f"message {record.message_id} is in the journal {self.path} already"
                 raise JournalError(text, reason="exists", message_id=record.message_id) from error
+            return begun
 
         try:
-            await self._do(insert)
+            return await self._do(insert)
         except JournalError as error:
             error.executed = False
             raise
@@ -220,15 +232,15 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
-        values = (*msgspec.structs.astuple(update), message_id, generation)
+        members = (getattr(update, name) for name in _UPDATED)
+        values = (*members, update.releases, message_id, generation)
         return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
 
-    async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Renew leases.
+    async def renew(self, held: Sequence[tuple[str, int]], /) -> set[str]:
+        """Renew leases: they begin again, with their whole duration.
 
         Args:
             held: Message ids, each with its generation.
-            lease_until: End of the renewed leases, in seconds since the epoch.
 
         Returns:
             The ids of the messages whose records are open and of that generation.
@@ -236,6 +248,7 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
+        lease_until = lease_end(wall_time(), self.lease)
 
         def renew(connection: sqlite3.Connection) -> set[str]:
             return {
@@ -246,29 +259,29 @@ class SqliteJournal:
 
         return await self._do(renew)
 
-    async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        """Take the lease of an open call whose lease has ended by ``now``.
+    async def claim(self, message_id: str, /) -> CallRecord:
+        """Take the lease of an open call whose lease has ended.
 
         Args:
             message_id: The message of the call.
-            now: The present time, in seconds since the epoch.
-            lease_until: End of the new lease, in seconds since the epoch.
 
         Returns:
-            The record, with its generation increased by one.
+            The record, with a new lease, and its generation increased by one.
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
                 has ended (``"finished"``) or is not recorded (``"missing"``); or the record cannot
                 be written (``"unusable"``).
         """
+        now = wall_time()
+        lease_until = lease_end(now, self.lease)
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
             claimed_count = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
-            record = _first(connection, _OF_MESSAGE, message_id)
+            record = _first(connection, _OF_MESSAGE, message_id, now=now)
             if claimed_count and record is not None:
                 return record
-            raise self._refused(message_id, record, now)
+            raise self._refused(message_id, record)
 
         return await self._do(claim)
 
@@ -281,7 +294,10 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be read.
         """
-        return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
+        now = wall_time()
+        return await self._do(
+            lambda connection: _first(connection, _OF_MESSAGE, message_id, now=now)
+        )
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         """Return the calls without an outcome, oldest first.
@@ -296,9 +312,10 @@ class SqliteJournal:
         """
         condition, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
         query = f"{_SELECT} WHERE outcome IS NULL{condition} ORDER BY began"
+        now = wall_time()
 
         def find(connection: sqlite3.Connection) -> list[CallRecord]:
-            return [_whole_or_damaged(row) for row in connection.execute(query, values)]
+            return [_whole_or_damaged(row, now) for row in connection.execute(query, values)]
 
         return await self._do(find)
 
@@ -317,10 +334,11 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
+        now = wall_time()
 
         def forget(connection: sqlite3.Connection) -> bool:
             rows = connection.execute(_WITH_ROWID).fetchall()
-            records = [(rowid, _whole_or_damaged(row)) for rowid, *row in rows]
+            records = [(rowid, _whole_or_damaged(row, now)) for rowid, *row in rows]
             damaged = [
                 (rowid, record)
                 for rowid, record in records
@@ -349,18 +367,18 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be read.
         """
-        return await self._do(lambda connection: _first(connection, _OF_LABEL, label))
+        now = wall_time()
+        return await self._do(lambda connection: _first(connection, _OF_LABEL, label, now=now))
 
     async def use_token(
-        self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
+        self, name: bytes, use: TokenUse, /, *, expires_in: float, most: int
     ) -> TokenUse | None:
         """Record the use of a signed token, unless a use is recorded already.
 
         Args:
             name: Name that identifies the token.
             use: The use to record.
-            now: The present time, in seconds since the epoch; uses that ended before are deleted.
-            ends: Expiry of the token, in seconds since the epoch.
+            expires_in: Seconds until the token expires; uses of expired tokens are deleted.
             most: Largest number of uses to store.
 
         Returns:
@@ -369,6 +387,7 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
+        now = wall_time()
 
         def record(connection: sqlite3.Connection) -> TokenUse | None:
             connection.execute(_FORGET_USES, (now,))
@@ -376,7 +395,7 @@ class SqliteJournal:
                 return TokenUse(*earlier)
             if connection.execute(_COUNT_USES).fetchone()[0] >= most:
                 return None
-            connection.execute(_RECORD_USE, (name, *use, ends))
+            connection.execute(_RECORD_USE, (name, *use, now + expires_in))
             return use
 
         return await self._do(record)
@@ -436,7 +455,7 @@ class SqliteJournal:
 
         written.add_done_callback(answer)
 
-    def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
+    def _refused(self, message_id: str, record: CallRecord | None) -> JournalError:
         """Return the error of a call that cannot be claimed."""
         if record is None:
             text = f"message {message_id} is not in the journal {self.path}"
@@ -447,7 +466,7 @@ class SqliteJournal:
             text = f"{call} has already ended: {record.outcome.replace('_', ' ')}{detail}"
             return JournalError(text, reason="finished", message_id=message_id)
         return JournalError(
-            f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever",
+            f"{call} is held: its lease ends in {record.lease_left:.3g} s, unless it is renewed",
             reason="held",
             message_id=message_id,
             held_until=utc(record.lease_until),
@@ -512,14 +531,20 @@ def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:
     return [copy.copy(error) for _ in range(count)]
 
 
-def _record(row: Sequence[Any]) -> CallRecord:
-    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
+def _record(row: Sequence[Any], now: float) -> CallRecord:
+    record = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
+    return _with_lease(record, now)
 
 
-def _whole_or_damaged(row: Sequence[Any]) -> CallRecord:
+def _with_lease(record: CallRecord, now: float) -> CallRecord:
+    lease_left = max(0.0, record.lease_until - now)
+    return msgspec.structs.replace(record, lease_left=lease_left) if lease_left else record
+
+
+def _whole_or_damaged(row: Sequence[Any], now: float) -> CallRecord:
     """Return the record of a row; of a damaged one, its readable members."""
     try:
-        return _record(row)
+        return _record(row, now)
     except msgspec.ValidationError as error:
         damage = str(error)
     readable: dict[str, Any] = {"message_id": "", "agent": "", "began": 0.0, "damage": damage}
@@ -527,12 +552,14 @@ def _whole_or_damaged(row: Sequence[Any]) -> CallRecord:
         with contextlib.suppress(msgspec.ValidationError):
             msgspec.convert({**readable, name: value}, CallRecord, strict=False)
             readable[name] = value
-    return msgspec.convert(readable, CallRecord, strict=False)
+    return _with_lease(msgspec.convert(readable, CallRecord, strict=False), now)
 
 
-def _first(connection: sqlite3.Connection, query: str, *values: str) -> CallRecord | None:
+def _first(
+    connection: sqlite3.Connection, query: str, *values: str, now: float
+) -> CallRecord | None:
     row = connection.execute(query, values).fetchone()
-    return None if row is None else _record(row)
+    return None if row is None else _record(row, now)
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:

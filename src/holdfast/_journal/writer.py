@@ -22,7 +22,6 @@ from holdfast._journal.protocol import (
     RecordUpdate,
     RepairableJournal,
     damaged,
-    lease_end,
     shown,
     utc,
 )
@@ -31,12 +30,11 @@ from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalEr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
-    from holdfast._aio.env import Env
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.task_ownership import TaskOwner
     from holdfast.types import SendMessageRequest, Task
 
-__all__ = ["HeldCall", "Journaling"]
+__all__ = ["HeldCall", "Journaling", "is_held"]
 
 T = TypeVar("T")
 
@@ -53,14 +51,12 @@ class Journaling:
     Args:
         journal: Stores the calls.
         agent: The name of the agent; see `agent_name`.
-        env: Provides wall time.
     """
 
-    def __init__(self, journal: Journal, agent: str, env: Env) -> None:
+    def __init__(self, journal: Journal, agent: str) -> None:
         self.journal = journal
         self.agent = agent
-        self._env = env
-        self._leases = PerLoop(lambda: Leases(journal, env))
+        self._leases = PerLoop(lambda: Leases(journal))
         self._is_closed = False
 
     async def begin(
@@ -88,30 +84,24 @@ class Journaling:
             RuntimeError: The client is closed.
         """
         self._check_open()
-        message, now = request.message, self._env.wall()
+        message = request.message
         record = CallRecord(
             message_id=message.message_id,
             agent=self.agent,
-            began=now,
             context_id=message.context_id,
             task_id=message.task_id,
             is_own_context=is_own_context,
             request=request.to_json() if self.journal.stores_messages else None,
             label=label,
             digest=digest,
-            lease_until=lease_end(now, self.journal.lease),
         )
-
-        async def begin() -> CallRecord:
-            await wrap_journal_errors(self.journal.begin, record)
-            return record
-
         not_sent = RecordUpdate(
             outcome="not_sent", detail="it was cancelled while it was recorded"
         )
         leases = self._leases.here()
+        beginning = wrap_journal_errors(self.journal.begin, record)
         try:
-            record = await journal_timeout(leases.acquire(begin(), lambda: not_sent))
+            record = await journal_timeout(leases.acquire(beginning, lambda: not_sent))
         except JournalError as error:
             error.executed = False
             raise
@@ -128,21 +118,18 @@ class Journaling:
             JournalError: Another client has taken it over first, or the call has ended.
             DeadlineExceededError: It was not taken over in time.
         """
-        message_id, now = record.message_id, self._env.wall()
-        lease_until = lease_end(now, self.journal.lease)
-        claim = wrap_journal_errors(
-            self.journal.claim, message_id, now=now, lease_until=lease_until
-        )
+        message_id = record.message_id
+        claim = wrap_journal_errors(self.journal.claim, message_id)
         leases = self._leases.here()
-        acquiring = leases.acquire(claim, lambda: RecordUpdate(lease_until=0.0))
+        acquiring = leases.acquire(claim, lambda: RecordUpdate(releases=True))
         call = f"the call of message {message_id}"
         try:
             claimed = await self._within(deadline, acquiring, f"{call} was not taken over")
         except JournalError:
             latest = await self._find(message_id, deadline)
-            if self._is_held(latest):
+            if is_held(latest):
                 self._check_not_here(latest)
-                _check_holder_not_alive(record, latest, self._env.wall())
+                _check_holder_not_alive(record, latest)
             raise
         return HeldCall(claimed, leases, deadline)
 
@@ -155,7 +142,7 @@ class Journaling:
         """
         self._check_open()
         record = await self._find(message_id, deadline)
-        if self._is_held(record):
+        if is_held(record):
             self._check_not_here(record)
             raise _held_error(
                 "by another client, or by one that crashed: its lease expires at "
@@ -184,14 +171,12 @@ class Journaling:
         self._check_open()
         clock = asyncio.get_running_loop().time
         first = record = await self._find(message_id, deadline)
-        while self._is_held(record):
+        while is_held(record):
             if not waits_for_holder:
                 self._check_not_here(record)
-                _check_holder_not_alive(first, record, self._env.wall())
-            lease_left = record.lease_until - self._env.wall()
-            await asyncio.sleep(
-                max(0.0, min(lease_left, deadline.remaining(clock()), _HELD_POLL_INTERVAL_S))
-            )
+                _check_holder_not_alive(first, record)
+            remaining = deadline.remaining(clock())
+            await asyncio.sleep(max(0.0, min(record.lease_left, remaining, _HELD_POLL_INTERVAL_S)))
             if deadline.remaining(clock()) <= 0:
                 call = (
                     f"the call of message {message_id} is held until {shown(record.lease_until)}"
@@ -199,9 +184,6 @@ class Journaling:
                 raise _deadline_error(f"{call}, and was not free", deadline, record)
             record = await self._find(message_id, deadline)
         return record
-
-    def _is_held(self, record: CallRecord) -> bool:
-        return record.outcome is None and record.lease_until > self._env.wall()
 
     def _check_not_here(self, record: CallRecord) -> None:
         """Raise a `JournalError` if this client holds a call."""
@@ -270,7 +252,7 @@ class Journaling:
             JournalError: A client works on it, or the journal cannot forget it.
         """
         self._check_open()
-        if self._is_held(record):
+        if is_held(record):
             raise _held_error("by another client, as far as its record can be read", record)
         journal, message_id = self.journal, record.message_id
         if not isinstance(journal, RepairableJournal):
@@ -314,12 +296,17 @@ class Journaling:
         )
 
 
-def _check_holder_not_alive(first: CallRecord, record: CallRecord, now: float) -> None:
+def is_held(record: CallRecord) -> bool:
+    """Return whether a process held a call when its record was read."""
+    return record.outcome is None and record.lease_left > 0
+
+
+def _check_holder_not_alive(first: CallRecord, record: CallRecord) -> None:
     """Raise a `JournalError` if the holder of a call is certainly alive."""
     if record.generation != first.generation:
-        raise _held_error(f"by another client, which took it over at {shown(now)}", record)
+        raise _held_error("by another client, which has just taken it over", record)
     if record.lease_until != first.lease_until:  # less if a clock was set back
-        raise _held_error(f"by another client, which renewed it at {shown(now)}", record)
+        raise _held_error("by another client, which has just renewed its lease", record)
 
 
 def _held_error(holder: str, record: CallRecord) -> JournalError:

@@ -71,8 +71,7 @@ class ReplayCache:
             recording = self._journal.use_token(
                 verified_jwt.name,
                 use,
-                now=self._env.wall(),
-                ends=verified_jwt.expires_at,
+                expires_in=verified_jwt.expires_at - self._env.wall(),
                 most=self._most,
             )
             deadline_at = asyncio.get_running_loop().time() + _RECORDING_TIMEOUT_S

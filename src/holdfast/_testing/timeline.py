@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from holdfast._testing.virtual_time import EPOCH
 from holdfast.types import (
     Artifact,
     Message,
@@ -44,9 +45,6 @@ __all__ = [
     "http_date",
     "timestamp",
 ]
-
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Wall time of a fake agent when the event loop's clock shows zero, in seconds since 1970."""
 
 Update: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 

@@ -25,6 +25,7 @@ import random
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from contextvars import Context
 
-__all__ = ["DeadlockError", "OrphanTaskError", "RealIOError", "VirtualTimeLoop", "run"]
+__all__ = ["EPOCH", "DeadlockError", "OrphanTaskError", "RealIOError", "VirtualTimeLoop", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _Events = list[tuple[selectors.SelectorKey, int]]
 _Poll = Callable[[float], _Events]
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+"""Wall time, in seconds since 1970, when the clock shows 0."""
 
 # Real seconds without any event, after which a job of an executor is taken to be stuck.
 _EXECUTOR_LIMIT = 30.0
@@ -113,6 +117,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             default, keeps the order of asyncio: first ready, first resumed.
         start: Time at the start, in seconds; finite, 0 by default.
 
+    Attributes:
+        epoch: Wall time of clients and journals when the clock shows 0, in seconds since 1970;
+            2026-01-01 by default, as for fake agents. A test may set it, as if the clock of the
+            machine was set.
+
     Raises:
         ValueError: ``start`` is not finite.
     """
@@ -137,11 +146,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jobs_done = asyncio.Event()
         self._jobs_done.set()
         self._job_stuck = False
+        self.epoch = EPOCH
         self._set_time(start)
 
     def time(self) -> float:
         """Return the virtual time in seconds; it begins at ``start``."""
         return self._now
+
+    @property
+    def wall_time(self) -> float:
+        """The wall time of clients and journals, in seconds since 1970."""
+        return self.epoch + self._now
 
     def call_at(
         self,

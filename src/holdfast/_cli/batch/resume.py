@@ -99,17 +99,16 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
     return pending
 
 
-def list_calls(pending: Unfinished, output: Output, *, now: float) -> None:
+def list_calls(pending: Unfinished, output: Output) -> None:
     """Show calls, and change nothing.
 
     Args:
         pending: The calls.
         output: Where they are shown.
-        now: Seconds since the epoch.
     """
     records = sorted(chain(*pending.calls.values()), key=lambda record: record.began)
     for place, record in enumerate(records):
-        until = record.lease_until if record.lease_until > now else None
+        until = record.lease_until if record.lease_left > 0 else None
         lease = {} if until is None else {"heldUntil": shown(until)}
         lines = [] if until is None else [text.field("Held until", shown(until))]
         between = [""] if place else []

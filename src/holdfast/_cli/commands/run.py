@@ -286,7 +286,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
         pending = await resuming.unfinished(options["journal"], only_agent, options["forget"])
         calls.update(pending.calls)
         if options["lists"] or not calls:
-            resuming.list_calls(pending, output, now=environment.env.wall())
+            resuming.list_calls(pending, output)
         elif options["forget"]:
             for place, (record, *_) in [*calls.items()]:
                 if record.damage is not None:  # which requires no agent, and may name none
