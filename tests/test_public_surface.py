@@ -334,7 +334,7 @@ SIGNATURES = {
     "SystemEnv.random": "self",
     "SystemEnv.wall": "self",
     "TokenJournal.close": "self",
-    "TokenJournal.use_token": "self name use / *now *ends *most",
+    "TokenJournal.use_token": "self name use / *expires_in *most",
     "TlsConfig.context": "self",
     "TlsConfig.pem": "self",
     "wrap_downstream": "error *current *agent=None *nested=False",
@@ -428,23 +428,23 @@ SIGNATURES = {
         "self messages *run_id=None *concurrency=32 *rate=None *poll_interval=2.0 **options"
     ),
     "Journal.begin": "self record /",
-    "Journal.claim": "self message_id / *now *lease_until",
+    "Journal.claim": "self message_id /",
     "Journal.close": "self",
     "Journal.find": "self message_id /",
     "Journal.find_label": "self label /",
-    "Journal.renew": "self held lease_until /",
+    "Journal.renew": "self held /",
     "Journal.unfinished": "self agent=None /",
     "Journal.update": "self message_id generation update /",
     "SqliteJournal.check": "self",
     "SqliteJournal.begin": "self record /",
-    "SqliteJournal.claim": "self message_id / *now *lease_until",
+    "SqliteJournal.claim": "self message_id /",
     "SqliteJournal.close": "self",
     "SqliteJournal.find": "self message_id /",
     "SqliteJournal.find_label": "self label /",
     "SqliteJournal.forget_damaged": "self message_id /",
-    "SqliteJournal.renew": "self held lease_until /",
+    "SqliteJournal.renew": "self held /",
     "SqliteJournal.unfinished": "self agent=None /",
-    "SqliteJournal.use_token": "self name use / *now *ends *most",
+    "SqliteJournal.use_token": "self name use / *expires_in *most",
     "SqliteJournal.update": "self message_id generation update /",
     "Diagnosis.hiding": "self hide",
     "Diagnosis.of": "self check",
@@ -593,13 +593,13 @@ CONSTRUCTORS = {
     ),
     "BudgetPolicy": "*tokens=10 *success_gives=0.1 *seconds_per_token=10.0",
     "CallRecord": (
-        "*message_id *agent *began *context_id=None *task_id=None *state=None "
+        "*message_id *agent *began=0.0 *context_id=None *task_id=None *state=None "
         "*is_own_context=False *request=None *label=None *digest=None *outcome=None *detail=None "
-        "*result=None *generation=1 *lease_until=0.0 *damage=None"
+        "*result=None *generation=1 *lease_until=0.0 *lease_left=0.0 *damage=None"
     ),
     "RecordUpdate": (
         "*context_id=None *task_id=None *state=None *outcome=None *detail=None *result=None "
-        "*lease_until=None"
+        "*releases=False"
     ),
     "Call": (
         "*operation *params *request_id *deadline *timeouts=None *headers=dict() *query=dict() "

@@ -9,7 +9,6 @@ from contextlib import aclosing
 import pytest
 from msgspec.structs import replace
 from tests.kit.batch_runs import collected, ended
-from tests.kit.virtual_env import VirtualWall
 
 from holdfast import (
     DeadlineExceededError,
@@ -38,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 def connected(agent, **options):
     options.setdefault("engine", FakeNetwork(agent))
-    return connect(agent.url, env=VirtualWall(), **options)
+    return connect(agent.url, **options)
 
 
 def now():
@@ -457,16 +456,8 @@ async def test_a_call_of_a_killed_run_is_resumed_when_its_lease_ends(tmp_path):
     agent = doubles(after=5)
     task = await connected(agent).send_message("a", return_immediately=True)
     journal = SqliteJournal(tmp_path / "calls.db")
-    record = CallRecord(
-        message_id="m1",
-        agent=agent.url,
-        began=VirtualWall().wall(),
-        task_id=task.id,
-        state=str(task.state),
-        label="r:0",
-        lease_until=VirtualWall().wall() + 20,
-    )
-    await journal.begin(record)
+    record = pending_record(agent, task_id=task.id, state=str(task.state))
+    await begin_elsewhere(journal.path, record, lease=20)
     client = connected(agent, journal=journal)
 
     (result,) = (await collected(client.run(["a"], run_id="r"))).values()
@@ -496,22 +487,23 @@ async def test_a_call_that_another_run_finishes_is_not_taken_over(tmp_path):
 
 
 def pending_record(agent, **members):
-    """Yield a call of the run ``r`` that another client holds for a while."""
-    wall = VirtualWall().wall()
-    return CallRecord(
-        message_id="m1",
-        agent=agent.url,
-        began=wall,
-        label="r:0",
-        **{"lease_until": wall + 95, **members},
-    )
+    """Return the record of a call of the run ``r``."""
+    return CallRecord(message_id="m1", agent=agent.url, label="r:0", **members)
+
+
+async def begin_elsewhere(path, record, *, lease):
+    """Record a call as another process, which then crashes."""
+    journal = SqliteJournal(path, lease=lease)
+    await journal.begin(record)
+    await journal.close()
 
 
 async def test_the_timeout_includes_the_wait_for_another_holder(tmp_path):
     agent = doubles(after=1000)
     task = await connected(agent).send_message("a", return_immediately=True)
     journal = SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(pending_record(agent, task_id=task.id, state=str(task.state)))
+    record = pending_record(agent, task_id=task.id, state=str(task.state))
+    await begin_elsewhere(journal.path, record, lease=95)
     async with connected(agent, journal=journal) as client:
         (result,) = (await collected(client.run(["a"], run_id="r", timeout=100))).values()
 
@@ -525,7 +517,8 @@ async def test_the_timeout_includes_fetching_an_answer_again(tmp_path):
     agent = doubles()
     task = await connected(agent).ask("a")
     journal = SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(pending_record(agent, task_id=task.task.id, state="TASK_STATE_WORKING"))
+    record = pending_record(agent, task_id=task.task.id, state="TASK_STATE_WORKING")
+    await begin_elsewhere(journal.path, record, lease=95)
 
     async def answer():
         await asyncio.sleep(50)
@@ -681,7 +674,7 @@ async def test_a_run_recognizes_its_messages_under_another_address_of_the_agent(
         await collected(client.run(["a", "b"], run_id="night", timeout=5))
     path = await named_by_its_file(agent, tmp_path / "card.json")
     network = FakeNetwork(agent)
-    async with connect(path, engine=network, journal=journal, env=VirtualWall()) as client:
+    async with connect(path, engine=network, journal=journal) as client:
         for _ in range(2):
             results = await collected(client.run(["a", "b"], run_id="night"))
 
@@ -746,13 +739,10 @@ async def test_a_task_of_another_message_with_the_same_id_is_not_the_answer(tmp_
     task = (await connected(agent).ask("something else")).task
     journal = SqliteJournal(tmp_path / "calls.db")
     for number, outcome in enumerate([None, "answered"]):
-        record = pending_record(
-            agent, task_id=task.id, state="TASK_STATE_WORKING", lease_until=0.0
-        )
+        record = pending_record(agent, task_id=task.id, state="TASK_STATE_WORKING")
         names = {"message_id": f"m{number}", "label": f"r:{number}", "context_id": "c-7"}
         await journal.begin(replace(record, agent="http://other.test", **names))
-        if outcome is not None:
-            await journal.update(f"m{number}", 1, RecordUpdate(outcome=outcome))
+        await journal.update(f"m{number}", 1, RecordUpdate(outcome=outcome, releases=True))
     async with connected(agent, journal=journal) as client:
         results = await collected(client.run(["a", "b"], run_id="r"))
 
@@ -849,18 +839,17 @@ async def test_a_call_taken_over_from_a_run_is_awaited_there(tmp_path, is_resume
 class Overtaken(SqliteJournal):
     """A journal whose calls are finished elsewhere just before they are claimed."""
 
-    async def claim(self, message_id, **times):
+    async def claim(self, message_id):
         await self.update(message_id, 1, RecordUpdate(outcome="answered"))
-        return await super().claim(message_id, **times)
+        return await super().claim(message_id)
 
 
 async def test_a_call_that_is_finished_elsewhere_just_before_the_claim_has_its_answer(tmp_path):
     agent = doubles()
     task = (await connected(agent).ask("a")).task
     journal = Overtaken(tmp_path / "calls.db")
-    await journal.begin(
-        pending_record(agent, task_id=task.id, state=str(task.state), lease_until=0.0)
-    )
+    await journal.begin(pending_record(agent, task_id=task.id, state=str(task.state)))
+    await journal.update("m1", 1, RecordUpdate(releases=True))
     async with connected(agent, journal=journal) as client:
         (result,) = (await collected(client.run(["a"], run_id="r"))).values()
 

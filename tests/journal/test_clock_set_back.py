@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 from tests.kit.batch_runs import collected
-from tests.kit.virtual_env import VirtualWall
+from tests.kit.virtual_env import advance_wall, set_wall
 
 from holdfast import connect
 from holdfast.errors import JournalError
@@ -19,14 +19,13 @@ def path(tmp_path):
 
 
 async def test_a_released_call_can_be_claimed_after_the_clock_is_set_back(path):
-    agent, env = FakeAgent(completes("42", after=60)), VirtualWall()
-    async with connect(
-        agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
-    ) as client:
+    agent = FakeAgent(completes("42", after=60))
+    journal = f"sqlite:///{path}"
+    async with connect(agent.url, journal=journal, engine=FakeNetwork(agent)) as client:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(5):
                 await client.ask("How far?")
-        env.ahead = -3600.0
+        advance_wall(-3600.0)
 
         (call,) = await client.pending()
 
@@ -35,16 +34,15 @@ async def test_a_released_call_can_be_claimed_after_the_clock_is_set_back(path):
 
 
 async def test_a_call_in_flight_is_still_held_after_the_clock_is_set_back(path):
-    agent, env = FakeAgent(completes("42", after=1000)), VirtualWall()
+    agent = FakeAgent(completes("42", after=1000))
     journal = SqliteJournal(path)
-    options = {"journal": journal, "env": env}
     async with (
-        connect(agent.url, engine=FakeNetwork(agent), **options) as live_client,
-        connect(agent.url, engine=FakeNetwork(agent), **options) as client,
+        connect(agent.url, engine=FakeNetwork(agent), journal=journal) as live_client,
+        connect(agent.url, engine=FakeNetwork(agent), journal=journal) as client,
     ):
         asking = asyncio.create_task(live_client.ask("How far?"))
         await asyncio.sleep(1)
-        env.ahead = -3600.0
+        advance_wall(-3600.0)
         (call,) = await client.pending()
 
         with pytest.raises(JournalError, match="renewed"):
@@ -57,9 +55,11 @@ async def test_a_call_in_flight_is_still_held_after_the_clock_is_set_back(path):
 
 async def test_find_label_finds_the_call_that_may_have_been_sent_after_the_clock_is_set_back(path):
     journal = SqliteJournal(path)
-    await journal.begin(CallRecord(message_id="later", agent="a", began=9.0, label="l"))
+    set_wall(9.0)
+    await journal.begin(CallRecord(message_id="later", agent="a", label="l"))
     await journal.update("later", 1, RecordUpdate(outcome="not_sent"))
-    await journal.begin(CallRecord(message_id="sent", agent="a", began=3.0, label="l"))
+    set_wall(3.0)
+    await journal.begin(CallRecord(message_id="sent", agent="a", label="l"))
 
     record = await journal.find_label("l")
 
@@ -68,18 +68,16 @@ async def test_find_label_finds_the_call_that_may_have_been_sent_after_the_clock
 
 
 async def test_a_run_finds_its_answers_after_the_clock_is_set_back(path):
-    agent, env = FakeAgent(completes("42")), VirtualWall()
+    agent, journal = FakeAgent(completes("42")), f"sqlite:///{path}"
 
     async def run():
-        async with connect(
-            agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
-        ) as client:
+        async with connect(agent.url, journal=journal, engine=FakeNetwork(agent)) as client:
             return [*(await collected(client.run(["How far?"], run_id="r"))).values()]
 
     agent.inject(Refuse(), on="SendStreamingMessage", times=4)
     (first,) = await run()
     assert first.error is not None
-    env.ahead = -3600.0
+    advance_wall(-3600.0)
     (second,) = await run()
     assert second.answer is not None
 

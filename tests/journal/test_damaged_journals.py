@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 from tests.kit.cli_harness import holdfast as cli
-from tests.kit.virtual_env import VirtualWall
+from tests.kit.virtual_env import set_wall
 
 from holdfast import A2AError, DeadlineExceededError, RunItem, SqliteJournal, connect
 from holdfast.errors import JournalError
@@ -32,8 +32,7 @@ DAMAGES = {
 
 
 def connected(agent, journal):
-    network = FakeNetwork(agent)
-    return connect(agent.url, engine=network, journal=journal, env=VirtualWall(), timeout=90.0)
+    return connect(agent.url, engine=FakeNetwork(agent), journal=journal, timeout=90.0)
 
 
 async def use(client):
@@ -86,7 +85,8 @@ def damage(path, column, value):
 async def test_a_damaged_time_raises_a_damaged_error(column, tmp_path):
     path = tmp_path / "calls.db"
     journal = SqliteJournal(path)
-    await journal.begin(CallRecord(message_id="m", agent="http://agent.test", began=1000.0))
+    set_wall(1000.0)
+    await journal.begin(CallRecord(message_id="m", agent="http://agent.test"))
     await journal.close()
     damage(path, column, 1e18)
 
@@ -96,8 +96,10 @@ async def test_a_damaged_time_raises_a_damaged_error(column, tmp_path):
 
     assert caught.value.reason == "damaged"
     assert "1e+18 is not a time" in record.damage
-    assert (record.message_id, record.lease_until) == ("m", 0.0)
-    assert record.began == (0.0 if column == "began" else 1000.0)
+    assert record.message_id == "m"
+    assert (record.began, record.lease_until, record.lease_left) == (
+        (0.0, 1030.0, 30.0) if column == "began" else (1000.0, 0.0, 0.0)
+    )
     await journal.close()
 
 
@@ -237,7 +239,7 @@ async def test_a_lease_may_extend_beyond_the_last_date(tmp_path):
 async def test_an_integer_too_large_for_sqlite_fails_no_other_record(tmp_path):
     journal = SqliteJournal(tmp_path / "calls.db")
     good, huge = (
-        CallRecord(message_id=name, agent="http://agent.test", began=1000.0, generation=generation)
+        CallRecord(message_id=name, agent="http://agent.test", generation=generation)
         for name, generation in (("good", 1), ("huge", 2**70))
     )
 
@@ -245,6 +247,6 @@ async def test_an_integer_too_large_for_sqlite_fails_no_other_record(tmp_path):
         journal.begin(good), journal.begin(huge), return_exceptions=True
     )
 
-    assert [type(result) for result in results] == [type(None), JournalError]
+    assert [type(result) for result in results] == [CallRecord, JournalError]
     assert [record.message_id for record in await journal.unfinished()] == ["good"]
     await journal.close()

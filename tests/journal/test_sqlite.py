@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
+from tests.kit.virtual_env import advance_wall, set_wall
 
 from holdfast import SqliteJournal, connect
 from holdfast._journal.protocol import TokenUse
@@ -52,7 +54,7 @@ def other_user(monkeypatch):
 
 
 def record(message_id="m-1", **more):
-    return CallRecord(**{"message_id": message_id, "agent": AGENT, "began": 1000.0, **more})
+    return CallRecord(**{"message_id": message_id, "agent": AGENT, **more})
 
 
 async def reread(path):
@@ -78,26 +80,25 @@ async def test_a_record_is_visible_to_the_next_process(path):
         state="WORKING",
         request="{}",
         label="l",
-        lease_until=1030.0,
         is_own_context=True,
     )
+    set_wall(1000.0)
 
-    await journal.begin(complete)
+    begun = await journal.begin(complete)
 
-    assert await reread(path) == [complete]  # though nobody closed it
+    assert begun == replace(complete, began=1000.0, lease_until=1030.0, lease_left=30.0)
+    assert await reread(path) == [begun]  # though the journal was not closed
     await journal.close()
 
 
 async def test_update_changes_only_the_given_members(path):
     journal = SqliteJournal(path)
-    await journal.begin(record(context_id="c"))
+    begun = await journal.begin(record(context_id="c"))
 
     assert await journal.update("m-1", 1, RecordUpdate(task_id="t", state="WORKING"))
     assert await journal.update("m-1", 1, RecordUpdate(state="COMPLETED", result="{}"))
 
-    assert await reread(path) == [
-        record(context_id="c", task_id="t", state="COMPLETED", result="{}")
-    ]
+    assert await reread(path) == [replace(begun, task_id="t", state="COMPLETED", result="{}")]
     await journal.close()
 
 
@@ -110,10 +111,10 @@ async def test_a_record_with_an_outcome_is_not_updated(path):
     assert not await journal.update("m-1", 1, RecordUpdate(outcome="refused"))
     assert await journal.unfinished() == []
     with pytest.raises(JournalError, match="m-1 has already ended: answered") as caught:
-        await journal.claim("m-1", now=9999.0, lease_until=10029.0)
+        await journal.claim("m-1")
     assert (caught.value.reason, caught.value.message_id) == ("finished", "m-1")
     with pytest.raises(JournalError, match="m-2 is not in the journal") as caught:
-        await journal.claim("m-2", now=9999.0, lease_until=10029.0)
+        await journal.claim("m-2")
     assert (caught.value.reason, caught.value.message_id) == ("missing", "m-2")
     await journal.close()
 
@@ -127,7 +128,7 @@ async def test_begin_refuses_a_recorded_message(path):
         return_exceptions=True,
     )
 
-    assert outcomes[:2] == [None, None]
+    assert [outcome.message_id for outcome in outcomes[:2]] == ["a", "b"]
     assert isinstance(outcomes[2], JournalError)
     assert outcomes[2].executed is False
     assert (outcomes[2].reason, outcomes[2].message_id) == ("exists", "a")
@@ -155,7 +156,7 @@ async def test_a_value_that_sqlite_cannot_store_is_refused_and_nothing_is_sent(
         return_exceptions=True,
     )
 
-    assert outcomes[0] is None  # the others of a transaction are written
+    assert outcomes[0].message_id == "a"  # the others of a transaction are written
     for error in outcomes[1:]:
         assert isinstance(error, JournalError)
         assert (error.executed, error.message.startswith(why)) == (False, True)
@@ -165,9 +166,13 @@ async def test_a_value_that_sqlite_cannot_store_is_refused_and_nothing_is_sent(
 
 async def test_unfinished_lists_calls_by_agent_oldest_first(path):
     journal = SqliteJournal(path)
-    await journal.begin(record("new", began=3.0))
-    await journal.begin(record("old", began=1.0))
-    await journal.begin(record("other", agent="http://other.test", began=2.0))
+    for began, call in (
+        (3.0, record("new")),
+        (1.0, record("old")),
+        (2.0, record("other", agent="http://other.test")),
+    ):
+        set_wall(began)
+        await journal.begin(call)
 
     of_all = await journal.unfinished()
     of_one = await journal.unfinished(AGENT)
@@ -179,9 +184,11 @@ async def test_unfinished_lists_calls_by_agent_oldest_first(path):
 
 async def test_find_label_returns_the_newest_record(path):
     journal = SqliteJournal(path)
-    await journal.begin(record("a", label="1", began=1.0))
+    set_wall(1.0)
+    await journal.begin(record("a", label="1"))
     await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
-    await journal.begin(record("b", label="1", began=2.0))
+    set_wall(2.0)
+    await journal.begin(record("b", label="1"))
     await journal.begin(record("c", label="2"))
     await journal.update("c", 1, RecordUpdate(outcome="answered"))
 
@@ -234,12 +241,14 @@ async def messages_after(path, *journals_and_times):
     They began at 1.0. Each journal then records another call at its time.
     """
     first = SqliteJournal(path)
+    set_wall(1.0)
     for message_id, label in (("open", None), ("over", None), ("of a run", "night:1")):
-        await first.begin(record(message_id, began=1.0, label=label))
+        await first.begin(record(message_id, label=label))
     for message_id in ("over", "of a run"):
         await first.update(message_id, 1, RecordUpdate(outcome="answered"))
     for journal, began in journals_and_times:
-        await journal.begin(record(f"at {began}", began=began))
+        set_wall(began)
+        await journal.begin(record(f"at {began}"))
     messages = {
         message_id for message_id in ("open", "over", "of a run") if await first.find(message_id)
     }
@@ -271,7 +280,8 @@ async def test_retention_is_applied_once_an_hour(path):
 
 async def test_retention_is_applied_after_the_clock_is_set_back(path):
     journal = SqliteJournal(path, retention=100)
-    await journal.begin(record("of the future", began=1e9))
+    set_wall(1e9)
+    await journal.begin(record("of the future"))
 
     assert "over" not in await messages_after(path, (journal, 200.0))
 
@@ -281,18 +291,24 @@ async def test_retention_is_applied_after_the_clock_is_set_back(path):
 
 async def test_claim_is_refused_until_the_lease_ends(path):
     first, second = SqliteJournal(path), SqliteJournal(path)
-    await first.begin(record(lease_until=1030.0))
+    set_wall(1000.0)
+    await first.begin(record())
 
+    set_wall(1020.0)
     with pytest.raises(JournalError, match="is held: its lease ends in 10 s") as caught:
-        await second.claim("m-1", now=1020.0, lease_until=1050.0)
+        await second.claim("m-1")
     assert (caught.value.reason, caught.value.message_id) == ("held", "m-1")
     assert caught.value.held_until == datetime.fromtimestamp(1030, UTC)
-    claimed = await second.claim("m-1", now=1030.0, lease_until=1060.0)
+    set_wall(1030.0)
+    claimed = await second.claim("m-1")
 
-    assert (claimed.generation, claimed.lease_until) == (2, 1060.0)
-    assert await first.renew([("m-1", 1)], 1070.0) == set()
+    assert (claimed.generation, claimed.lease_until, claimed.lease_left) == (2, 1060.0, 30.0)
+    set_wall(1040.0)
+    assert await first.renew([("m-1", 1)]) == set()
     assert not await first.update("m-1", 1, RecordUpdate(state="WORKING"))
-    assert await second.renew([("m-1", 2)], 1070.0) == {"m-1"}
+    assert (await first.find("m-1")).lease_left == 20.0
+    assert await second.renew([("m-1", 2)]) == {"m-1"}
+    assert await first.find("m-1") == replace(claimed, lease_until=1070.0)
     for journal in (first, second):
         await journal.close()
 
@@ -300,10 +316,10 @@ async def test_claim_is_refused_until_the_lease_ends(path):
 async def test_claim_succeeds_for_one_of_many(path):
     journals = [SqliteJournal(path) for _ in range(8)]
     await journals[0].begin(record())
+    advance_wall(30.0)
 
     outcomes = await asyncio.gather(
-        *(journal.claim("m-1", now=2000.0, lease_until=2030.0) for journal in journals),
-        return_exceptions=True,
+        *(journal.claim("m-1") for journal in journals), return_exceptions=True
     )
 
     assert sum(isinstance(record, CallRecord) for record in outcomes) == 1
@@ -312,13 +328,40 @@ async def test_claim_succeeds_for_one_of_many(path):
         await journal.close()
 
 
+async def test_a_lease_begins_when_it_is_recorded_after_a_wait_for_another_process(path):
+    journal = SqliteJournal(path, lease=10)
+    set_wall(1000.0)
+    await journal.begin(record())
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other_connection:
+        other_connection.execute("BEGIN IMMEDIATE")
+        claiming = asyncio.create_task(journal.claim("m-1"))
+        await asyncio.sleep(0)
+        set_wall(1020.0)
+        other_connection.execute("ROLLBACK")
+
+    claimed = await claiming
+
+    assert (claimed.lease_until, claimed.lease_left) == (1030.0, 10.0)
+    await journal.close()
+
+
 async def test_a_released_lease_can_be_claimed(path):
     journal = SqliteJournal(path)
-    await journal.begin(record(lease_until=1030.0))
+    await journal.begin(record())
 
-    await journal.update("m-1", 1, RecordUpdate(lease_until=1001.0))
+    await journal.update("m-1", 1, RecordUpdate(releases=True))
 
-    assert (await journal.claim("m-1", now=1001.0, lease_until=1031.0)).generation == 2
+    assert (await journal.find("m-1")).lease_left == 0.0
+    assert (await journal.claim("m-1")).generation == 2
+    await journal.close()
+
+
+async def test_a_finished_call_has_no_holder(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record())
+    await journal.update("m-1", 1, RecordUpdate(outcome="answered"))
+
+    assert (await journal.find("m-1")).lease_left == 0.0
     await journal.close()
 
 
@@ -630,7 +673,7 @@ async def test_a_database_of_another_program_is_refused_unchanged_with_its_mode(
 async def test_an_unreadable_record_raises_an_error_for_its_call(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a", label="1"))
-    await journal.begin(record("b", label="2"))
+    intact = await journal.begin(record("b", label="2"))
     spoil(path, "UPDATE calls SET outcome = 'COMPLETED' WHERE message_id = 'a'")
 
     lookups = (journal.find_label("1"), journal.find_label("2"), journal.find("b"))
@@ -638,7 +681,7 @@ async def test_an_unreadable_record_raises_an_error_for_its_call(path):
 
     assert isinstance(refused, JournalError)
     assert "an unreadable record: Invalid enum value 'COMPLETED'" in str(refused)
-    assert others_found == [record("b", label="2")] * 2
+    assert others_found == [intact] * 2
     await journal.close()
 
 
@@ -748,10 +791,11 @@ async def test_a_relative_path_is_independent_of_a_later_chdir(tmp_path, monkeyp
 
 async def test_find_returns_a_call_by_its_message(path):
     journal = SqliteJournal(path)
-    await journal.begin(record("a"))
+    begun = await journal.begin(record("a"))
     await journal.update("a", 1, RecordUpdate(outcome="refused", detail="no"))
 
-    assert await journal.find("a") == record("a", outcome="refused", detail="no")
+    finished = replace(begun, outcome="refused", detail="no", lease_left=0.0)
+    assert await journal.find("a") == finished
     assert await journal.find("b") is None
     await journal.close()
 
@@ -857,7 +901,7 @@ def test_a_full_disk_is_an_error_and_committed_records_remain(path):
             try:
                 while taken < 10_000:
                     record = CallRecord(
-                        message_id=str(taken), agent="a", began=1.0, request="x" * 2000
+                        message_id=str(taken), agent="a", request="x" * 2000
                     )
                     await journal.begin(record)
                     taken += 1
@@ -890,7 +934,7 @@ def test_parent_and_child_of_a_fork_both_write(path):
         told, closed = os.pipe(), os.pipe()
 
         def begin(name):
-            asyncio.run(journal.begin(CallRecord(message_id=name, agent="a", began=1.0)))
+            asyncio.run(journal.begin(CallRecord(message_id=name, agent="a")))
 
         begin("before")
         if os.fork() == 0:
@@ -930,7 +974,7 @@ def test_forks_in_threads_while_journals_are_written_and_created_lose_nothing(pa
         def begin(*names):
             async def write():
                 for name in names:
-                    await journal.begin(CallRecord(message_id=name, agent="a", began=1.0))
+                    await journal.begin(CallRecord(message_id=name, agent="a"))
             asyncio.run(write())
 
         def make():
@@ -1009,9 +1053,12 @@ def test_update_accepts_all_members():
         "label",
         "digest",
         "generation",
+        "lease_until",
+        "lease_left",
         "damage",
     }
-    assert set(msgspec.structs.asdict(record())) - unchanged == set(RecordUpdate.__struct_fields__)
+    updated = set(RecordUpdate.__struct_fields__) - {"releases"}
+    assert set(msgspec.structs.asdict(record())) - unchanged == updated
 
 
 async def test_several_processes_may_create_the_file_at_once(tmp_path):
@@ -1030,14 +1077,14 @@ async def reason_of(work):
 
 async def test_the_error_of_an_unwritable_file_says_why(path):
     journal = SqliteJournal(path, busy_timeout=0.01)
-    await journal.begin(record("a"))
+    begun = await journal.begin(record("a"))
     with sqlite3.connect(path, isolation_level=None) as other_connection:
         other_connection.execute("BEGIN IMMEDIATE")
         assert await reason_of(journal.begin(record("b"))) == "locked"
         other_connection.execute("ROLLBACK")
     other_connection.close()
     reader = SqliteJournal(path, read_only=True)
-    assert await reader.find("a") == record("a")
+    assert await reader.find("a") == begun
     assert await reason_of(reader.begin(record("b"))) == "read_only"
     await reader.close()
     path.rename(path.with_name("elsewhere.db"))
@@ -1088,7 +1135,7 @@ async def test_a_journal_of_the_first_schema_is_read_and_migrated(path):
     await reader.close()
     use = TokenUse(b"body", "receiver")
 
-    assert await journal.use_token(b"name", use, now=0.0, ends=9.0, most=1) == use
+    assert await journal.use_token(b"name", use, expires_in=9.0, most=1) == use
     assert await journal.find(record().message_id)
     await journal.close()
 
@@ -1119,7 +1166,7 @@ def test_records_written_while_the_journal_closes_are_stored(path):
     async def ask_until_closed():
         closing = asyncio.create_task(journal.close())
         while not closing.done():
-            record = CallRecord(message_id=f"m-{len(pending_writes)}", agent="a", began=1.0)
+            record = CallRecord(message_id=f"m-{len(pending_writes)}", agent="a")
             pending_writes.append(asyncio.create_task(journal.begin(record)))
             await asyncio.sleep(0)
         await asyncio.gather(*pending_writes)

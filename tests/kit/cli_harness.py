@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast._aio.env import SystemEnv
+from tests.kit.virtual_env import set_wall
+
 from holdfast._cli.environment import CliEnvironment, InterruptedLine
 from holdfast.cli import main
 from holdfast.testing import FakeAgent, FakeNetwork, run
@@ -114,21 +115,26 @@ def pressed(stops: Sequence[float]):
     return interrupts
 
 
-class VirtualWall(SystemEnv):
-    """Wall time that goes with the event loop's clock; each command has a day of its own.
+class VirtualWall:
+    """The wall time of commands in virtual time; each command has its own day by default.
 
     Attributes:
-        start: When that day begins.
+        start: The wall time when a command starts its event loop, in seconds since 1970.
     """
 
     _days = itertools.count()
 
     def __init__(self):
-        super().__init__()
         self.start = 1_700_006_400.0 + 86_400 * next(self._days)
 
-    def wall(self):
-        return self.start + asyncio.get_running_loop().time()
+    def run(self, main):
+        """Run a coroutine, as `holdfast.testing.run` does."""
+
+        async def at_start():
+            set_wall(self.start)
+            return await main
+
+        return run(at_start())
 
 
 Engine = Callable[..., object]
@@ -166,9 +172,8 @@ def holdfast(
         environment = CliEnvironment(**files)
     else:
         network = FakeNetwork(FakeAgent() if agent is None else agent)
-        files["env"] = wall or VirtualWall()
         environment = CliEnvironment(
-            run=run, engine=engine or (lambda *, verify: network), **files
+            run=(wall or VirtualWall()).run, engine=engine or (lambda *, verify: network), **files
         )
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
     with _settings(env or {}), _streams(stdin, encoding) as (out, err):

@@ -10,7 +10,8 @@ from holdfast.extend import RecordUpdate
 
 def read(record):
     """Return a record as it is read now."""
-    return replace(record, lease_left=max(0.0, record.lease_until - wall_time()))
+    lease_left = 0.0 if record.outcome else max(0.0, record.lease_until - wall_time())
+    return replace(record, lease_left=lease_left)
 
 
 class Foreign:

@@ -6,7 +6,17 @@ import random
 
 from holdfast._aio.env import SystemEnv
 
-__all__ = ["EPOCH", "Dice", "FixedDraws", "SeededDraws", "SystemEnv", "VirtualWall", "advance_wall", "now", "set_wall"]
+__all__ = [
+    "EPOCH",
+    "Dice",
+    "FixedDraws",
+    "SeededDraws",
+    "SystemEnv",
+    "VirtualWall",
+    "advance_wall",
+    "now",
+    "set_wall",
+]
 
 EPOCH = 1_767_225_600.0
 """The wall time of fake agents when the loop's clock is at 0: 2026-01-01."""

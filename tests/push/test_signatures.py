@@ -15,6 +15,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from tests.kit.asgi_client import JSON, body_of, post, request
+from tests.kit.virtual_env import advance_wall
 
 from holdfast import Task, TaskState
 from holdfast.errors import A2AConnectionError
@@ -410,7 +411,7 @@ async def test_one_of_several_receivers_with_one_journal_takes_a_token(tmp_path)
 
 async def test_a_journal_keeps_as_many_tokens_as_are_allowed_and_as_long_as_they_count(tmp_path):
     clock, journal = Clock(), SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(CallRecord(message_id="m-1", agent="a", began=NOW))  # the same file
+    await journal.begin(CallRecord(message_id="m-1", agent="a"))  # the same file
     pairs = [expecting(env=clock, journal=journal, max_tokens=2) for _ in range(2)]
     tokens = [SIGNER.token(BODY, jti=f"j-{number}") for number in range(3)]
     done = [
@@ -420,6 +421,7 @@ async def test_a_journal_keeps_as_many_tokens_as_are_allowed_and_as_long_as_they
 
     assert done == [200, 200, 503]
     clock.now += 361
+    advance_wall(361)  # the clock of the journal is the machine's
     assert (await push(*pairs[1], SIGNER.token(BODY, iat=clock.now))).status == 200
     with contextlib.closing(sqlite3.connect(journal.path)) as file:
         assert file.execute("SELECT count(*) FROM push_tokens").fetchone() == (1,)

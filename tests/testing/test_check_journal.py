@@ -150,6 +150,25 @@ class HoldsForEver(Foreign):
         return await super().claim(message_id)
 
 
+class ReleasesAfterTheFirstLease(Foreign):
+    async def claim(self, message_id):
+        record = self.records.get(message_id)
+        if record is not None and record.began + self.lease <= wall_time():
+            self.records[message_id] = replace(record, lease_until=0.0)
+        return await super().claim(message_id)
+
+
+class HoldsFinishedCalls(Foreign):
+    async def find(self, message_id):
+        record = await super().find(message_id)
+        return record and replace(record, lease_left=max(0.0, record.lease_until - wall_time()))
+
+
+class BeginsSilently(Foreign):
+    async def begin(self, record):
+        await super().begin(record)
+
+
 class KeepsTheGeneration(Foreign):
     async def claim(self, message_id):
         record = await super().claim(message_id)
@@ -205,6 +224,7 @@ class LeasesNothing(Foreign):
 
 BREACHES = [
     (ForgetsTheDigest, "begin returns every field of a record"),
+    (BeginsSilently, "begin returns every field of a record"),
     (BeginsTwice, "begin refuses a message that is recorded already"),
     (KnowsNoLabels, "begin refuses a label that is recorded already, for any name of the agent"),
     (
@@ -223,6 +243,8 @@ BREACHES = [
     (ClaimsWhatIsHeld, "claim refuses a call whose lease lasts"),
     (NeverReleases, "an update can release a call"),
     (HoldsForEver, "claim takes a call whose lease has ended"),
+    (ReleasesAfterTheFirstLease, "claim refuses a call whose lease was renewed"),
+    (HoldsFinishedCalls, "lease_left is 0 for a call with an outcome"),
     (KeepsTheGeneration, "claim stores the record that it returns"),
     (ListsNewestFirst, "unfinished returns the calls without an outcome, the oldest first"),
     (ListsAllAgents, "unfinished returns only the calls of an agent"),

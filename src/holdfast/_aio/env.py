@@ -9,9 +9,13 @@ import asyncio
 import os
 import random
 import time
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["Env", "SystemEnv", "wall_time"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Env", "SystemEnv", "wall_clock", "wall_time"]
 
 
 class Env(Protocol):
@@ -37,7 +41,7 @@ class SystemEnv:
         self._random = random.Random()  # noqa: S311  spreads load, protects no secret
 
     def wall(self) -> float:
-        """Return the seconds since the epoch."""
+        """Return the seconds since the epoch; in virtual time, those of the event loop."""
         return wall_time()
 
     def random(self) -> float:
@@ -55,12 +59,16 @@ class SystemEnv:
 
 def wall_time() -> float:
     """Return the seconds since the epoch; in an event loop in virtual time, its wall time."""
+    return wall_clock()()
+
+
+def wall_clock() -> Callable[[], float]:
+    """Return a function that returns `wall_time`, also in threads without an event loop."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        return time.time()
-    virtual: float | None = getattr(loop, "wall_time", None)
-    return time.time() if virtual is None else virtual
+        return time.time
+    return partial(getattr, loop, "wall_time") if hasattr(loop, "wall_time") else time.time
 
 
 _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}

@@ -116,7 +116,8 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
         outcome: The outcome of the call, one of `CallOutcome`; it finishes the record.
         detail: Details of the outcome, in one line for people.
         result: The answer, as in `CallRecord.result`.
-        releases: Whether the lease ends now, so that another client may claim the call.
+        releases: Whether the lease ends now, so that another client may claim the call; False by
+            default.
     """
 
     context_id: str | None = None
@@ -144,8 +145,7 @@ class Journal(Protocol):
     - A method may be cancelled; its effect may occur nevertheless, but only as a whole.
     - An error is a `JournalError` whose ``reason`` is its kind. Another exception counts as
       ``"unusable"``, and so does a journal that does not answer within the time of a call.
-
-    - Leases are measured by one clock, that of the store, for all processes that share it.
+    - One clock, that of the store, measures the leases of all processes that share the journal.
 
     A journal may be used in several event loops and shared by several clients.
     """
@@ -167,7 +167,7 @@ class Journal(Protocol):
             record: The record of the new call; its times are ignored.
 
         Returns:
-            The record as stored: it begins now, and has a new lease.
+            The record as stored, which begins now and has a new lease.
 
         Raises:
             JournalError: The record cannot be written (``"unusable"``); or a call of that message,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast._aio.env import wall_time
+from holdfast._aio.env import wall_clock
 from holdfast._aio.per_loop import PerLoop
 from holdfast._journal.permissions import MODES
 from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, lease_end, utc
@@ -52,7 +52,7 @@ _INSERT = (
 )
 _UPDATE = (
     f"UPDATE calls SET {', '.join(f'{name} = coalesce(?, {name})' for name in _UPDATED)}, "  # noqa: S608
-    "lease_until = iif(?, 0.0, lease_until) "
+    "lease_until = CASE WHEN ? THEN 0.0 ELSE lease_until END "
     "WHERE message_id = ? AND generation = ? AND outcome IS NULL"
 )
 _RENEW = (
@@ -79,7 +79,7 @@ _RETENTION_INTERVAL_S = 3600.0
 
 _IN_MEMORY = re.compile(r"file:[^?]*\?(?:.*&)?mode=memory(?:&|\Z)")
 
-_Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
+_Job = tuple["Callable[[sqlite3.Connection, float], Any]", "asyncio.Future[Any]"]
 
 
 class SqliteJournal:
@@ -179,19 +179,18 @@ class SqliteJournal:
             record: The record of the new call; its times are ignored.
 
         Returns:
-            The record as stored: it begins now, and has a new lease.
+            The record as stored, which begins now and has a new lease.
 
         Raises:
             JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
                 that label to any agent, is recorded already, with an outcome other than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
-        now = wall_time()
-        begun = msgspec.structs.replace(
-            record, began=now, lease_until=lease_end(now, self.lease), lease_left=self.lease
-        )
 
-        def insert(connection: sqlite3.Connection) -> CallRecord:
+        def insert(connection: sqlite3.Connection, now: float) -> CallRecord:
+            begun = msgspec.structs.replace(
+                record, began=now, lease_until=lease_end(now, self.lease)
+            )
             self._forget(connection, now)
             if labelled := connection.execute(_LABELLED, (record.label,)).fetchone():
                 text = (
@@ -204,7 +203,7 @@ class SqliteJournal:
             except sqlite3.IntegrityError as error:
                 text = f"message {record.message_id} is in the journal {self.path} already"
                 raise JournalError(text, reason="exists", message_id=record.message_id) from error
-            return begun
+            return _with_lease(begun, now)
 
         try:
             return await self._do(insert)
@@ -234,7 +233,9 @@ class SqliteJournal:
         """
         members = (getattr(update, name) for name in _UPDATED)
         values = (*members, update.releases, message_id, generation)
-        return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
+        return await self._do(
+            lambda connection, _now: connection.execute(_UPDATE, values).rowcount == 1
+        )
 
     async def renew(self, held: Sequence[tuple[str, int]], /) -> set[str]:
         """Renew leases: they begin again, with their whole duration.
@@ -248,9 +249,9 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
-        lease_until = lease_end(wall_time(), self.lease)
 
-        def renew(connection: sqlite3.Connection) -> set[str]:
+        def renew(connection: sqlite3.Connection, now: float) -> set[str]:
+            lease_until = lease_end(now, self.lease)
             return {
                 message_id
                 for message_id, generation in held
@@ -273,11 +274,10 @@ class SqliteJournal:
                 has ended (``"finished"``) or is not recorded (``"missing"``); or the record cannot
                 be written (``"unusable"``).
         """
-        now = wall_time()
-        lease_until = lease_end(now, self.lease)
 
-        def claim(connection: sqlite3.Connection) -> CallRecord:
-            claimed_count = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
+        def claim(connection: sqlite3.Connection, now: float) -> CallRecord:
+            values = (lease_end(now, self.lease), message_id, now)
+            claimed_count = connection.execute(_CLAIM, values).rowcount
             record = _first(connection, _OF_MESSAGE, message_id, now=now)
             if claimed_count and record is not None:
                 return record
@@ -294,9 +294,8 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be read.
         """
-        now = wall_time()
         return await self._do(
-            lambda connection: _first(connection, _OF_MESSAGE, message_id, now=now)
+            lambda connection, now: _first(connection, _OF_MESSAGE, message_id, now=now)
         )
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
@@ -311,10 +310,9 @@ class SqliteJournal:
             JournalError: The journal cannot be read.
         """
         condition, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
-        query = f"{_SELECT} WHERE outcome IS NULL{condition} ORDER BY began"
-        now = wall_time()
+        query = f"{_SELECT} WHERE outcome IS NULL{condition} ORDER BY began, rowid"
 
-        def find(connection: sqlite3.Connection) -> list[CallRecord]:
+        def find(connection: sqlite3.Connection, now: float) -> list[CallRecord]:
             return [_whole_or_damaged(row, now) for row in connection.execute(query, values)]
 
         return await self._do(find)
@@ -334,9 +332,8 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
-        now = wall_time()
 
-        def forget(connection: sqlite3.Connection) -> bool:
+        def forget(connection: sqlite3.Connection, now: float) -> bool:
             rows = connection.execute(_WITH_ROWID).fetchall()
             records = [(rowid, _whole_or_damaged(row, now)) for rowid, *row in rows]
             damaged = [
@@ -367,8 +364,9 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be read.
         """
-        now = wall_time()
-        return await self._do(lambda connection: _first(connection, _OF_LABEL, label, now=now))
+        return await self._do(
+            lambda connection, now: _first(connection, _OF_LABEL, label, now=now)
+        )
 
     async def use_token(
         self, name: bytes, use: TokenUse, /, *, expires_in: float, most: int
@@ -387,9 +385,8 @@ class SqliteJournal:
         Raises:
             JournalError: The journal cannot be written.
         """
-        now = wall_time()
 
-        def record(connection: sqlite3.Connection) -> TokenUse | None:
+        def record(connection: sqlite3.Connection, now: float) -> TokenUse | None:
             connection.execute(_FORGET_USES, (now,))
             if earlier := connection.execute(_FIND_USE, (name,)).fetchone():
                 return TokenUse(*earlier)
@@ -407,7 +404,7 @@ class SqliteJournal:
             JournalError: The file cannot be read, or is ``"damaged"``.
         """
 
-        def check(connection: sqlite3.Connection) -> None:
+        def check(connection: sqlite3.Connection, _now: float) -> None:
             (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if report != "ok":
                 text = f"the journal {self.path} is damaged: {' '.join(report.split())}"
@@ -424,8 +421,13 @@ class SqliteJournal:
 
     # ── Transactions ─────────────────────────────────────────────────────────────────────────
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run an operation in the next transaction, and wait until it is on the disk."""
+    async def _do(self, work: Callable[[sqlite3.Connection, float], T]) -> T:
+        """Run an operation in the next transaction, and wait until it is on the disk.
+
+        Args:
+            work: The operation, which gets the wall time in the transaction, in seconds: it may
+                have waited for other processes that write, longer than a lease.
+        """
         writing = self._writing.here()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         writing.jobs.append((work, done))
@@ -437,7 +439,8 @@ class SqliteJournal:
     def _write(self, writing: _Writing) -> None:
         """Start a transaction of all pending jobs; later jobs go into the next one."""
         jobs, writing.jobs = writing.jobs, []
-        written = self._file.transact([partial(_outcome, work) for work, _ in jobs])
+        clock = wall_clock()
+        written = self._file.transact([partial(_outcome, work, clock) for work, _ in jobs])
 
         def answer(written: asyncio.Future[list[Any]]) -> None:
             outcomes = _outcomes(written, len(jobs))
@@ -498,10 +501,12 @@ class _Writing:
 
 
 def _outcome(
-    work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection
+    work: Callable[[sqlite3.Connection, float], T],
+    clock: Callable[[], float],
+    connection: sqlite3.Connection,
 ) -> T | JournalError:
     try:
-        return work(connection)
+        return work(connection, clock())
     except JournalError as error:
         return error
     except UnicodeEncodeError as error:  # a lone surrogate; the other jobs can be written
@@ -537,7 +542,7 @@ def _record(row: Sequence[Any], now: float) -> CallRecord:
 
 
 def _with_lease(record: CallRecord, now: float) -> CallRecord:
-    lease_left = max(0.0, record.lease_until - now)
+    lease_left = 0.0 if record.outcome else max(0.0, record.lease_until - now)
     return msgspec.structs.replace(record, lease_left=lease_left) if lease_left else record
 
 
@@ -562,5 +567,5 @@ def _first(
     return None if row is None else _record(row, now)
 
 
-def _nothing(_connection: sqlite3.Connection) -> None:
+def _nothing(_connection: sqlite3.Connection, _now: float) -> None:
     """Do nothing."""

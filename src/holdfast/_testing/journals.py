@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check_journal"]
 
+_TICK_S = 0.02
+"""Seconds after which each clock shows a later time; some count in steps of 16 ms."""
+
 _OUTCOMES: tuple[CallOutcome, ...] = get_args(CallOutcome)
 
 
@@ -67,7 +70,8 @@ async def _check_begin(ours: Journal, theirs: Journal, agent: str) -> None:
         digest="00ff",
     )
     begun = await ours.begin(whole)
-    _holds(_timeless(begun) == whole, "begin returns every field of a record")
+    rule = "begin returns every field of a record"
+    _holds(_timeless(begun) == whole, rule)
     found = await theirs.find("begin-1")
     _holds(
         found is not None and _unread(found) == _unread(begun),
@@ -146,6 +150,9 @@ async def _check_update(ours: Journal, theirs: Journal, agent: str) -> None:
     rule = "update does not change a record with an outcome"
     _holds(not await ours.update("update-1", 1, RecordUpdate(outcome="unknown")), rule)
     _holds(await is_updated(), rule)
+    found = await theirs.find("update-1")
+    rule = "lease_left is 0 for a call with an outcome, which has no holder"
+    _holds(found is not None and found.lease_left == 0, rule)
 
 
 async def _check_renew(ours: Journal, theirs: Journal, agent: str) -> None:
@@ -191,26 +198,25 @@ async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
 async def _check_lease(ours: Journal, theirs: Journal, agent: str) -> None:
     clock, lease = asyncio.get_running_loop().time, ours.lease
 
-    async def is_held(since: float, rule: str) -> None:
+    async def is_held(message_id: str, since: float, rule: str) -> None:
         try:
-            taken = await theirs.claim("lease-1")
+            await theirs.claim(message_id)
         except JournalError as error:
-            is_known = (error.reason, error.message_id) == ("held", "lease-1")
+            is_known = (error.reason, error.message_id) == ("held", message_id)
             facts = 'with reason="held", message_id and held_until'
             _holds(is_known and isinstance(error.held_until, datetime), f"{rule}, {facts}")
         else:  # on a busy machine, the lease may have ended meanwhile
             _holds(clock() - since > lease, rule)
-            await theirs.update("lease-1", taken.generation, RecordUpdate(releases=True))
 
     began = clock()
     await ours.begin(_record("lease-1", agent))
-    await is_held(began, "claim refuses a call whose lease lasts")
+    await ours.begin(_record("lease-2", agent))
+    await is_held("lease-1", began, "claim refuses a call whose lease lasts")
     await asyncio.sleep(lease * 0.6)
     renewed = clock()
-    await ours.renew([("lease-1", 1)])
+    await ours.renew([("lease-2", 1)])
     await asyncio.sleep(lease * 0.6)
-    await is_held(renewed, "claim refuses a call whose lease was renewed")
-    await asyncio.sleep(lease * 0.6)
+    await is_held("lease-2", renewed, "claim refuses a call whose lease was renewed")
     rule = "claim takes a call whose lease has ended, which another client held"
     try:
         _holds((await theirs.claim("lease-1")).generation > 1, rule)
@@ -231,7 +237,7 @@ async def _check_lists(ours: Journal, theirs: Journal, agent: str) -> None:
     other = f"{agent}/other"
     for name, to in (("a", agent), ("over", agent), ("c", other), ("b", agent)):
         await ours.begin(replace(_record(f"lists-{name}", to), label=f"lists:{name}"))
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(_TICK_S)
     await ours.update("lists-over", 1, RecordUpdate(outcome="answered"))
     unfinished = [
         record.message_id for record in await theirs.unfinished() if record.agent in {agent, other}
@@ -250,7 +256,7 @@ async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:
     for name in ("1", "2"):
         record = replace(_record(f"label-{name}", agent), label="label:1")
         await ours.begin(record)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(_TICK_S)
         await ours.update(record.message_id, 1, RecordUpdate(outcome="not_sent"))
     labelled = await theirs.find_label("label:1")
     rule = "find_label returns the newest record if none may have been sent"
@@ -310,9 +316,9 @@ def _record(message_id: str, agent: str) -> CallRecord:
     return CallRecord(message_id=message_id, agent=agent)
 
 
-def _timeless(record: CallRecord) -> CallRecord:
+def _timeless(record: CallRecord | None) -> CallRecord | None:
     """Return a record without the times that a journal sets."""
-    return replace(record, began=0.0, lease_until=0.0, lease_left=0.0)
+    return record and replace(record, began=0.0, lease_until=0.0, lease_left=0.0)
 
 
 def _unread(record: CallRecord) -> CallRecord:

@@ -1860,7 +1860,10 @@ class PendingCall:
 
     @property
     def held_until(self) -> datetime | None:
-        """End of the lease unless its holder renews it, in UTC; None if there is no lease."""
+        """End of the lease unless its holder renews it, in UTC; None if there is no lease.
+
+        It is by the clock of the journal's store: on another machine, clocks may differ.
+        """
 
     @property
     def message(self) -> Message | None:
