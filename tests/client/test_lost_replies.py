@@ -309,7 +309,7 @@ async def test_on_unknown_applies_to_a_raw_call():
 async def test_a_message_of_a_raw_call_is_recorded_before_it_is_sent(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=True), on="SendMessage")
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
     sending = asyncio.create_task(client.call(*raw()))
     await asyncio.sleep(1)
     sending.cancel()
@@ -327,7 +327,7 @@ async def test_a_message_of_a_raw_call_is_recorded_before_it_is_sent(tmp_path):
 async def test_the_reply_to_a_raw_call_finishes_its_record(tmp_path):
     answer = Message(message_id="a-1", role=Role.AGENT, parts=(Part(text="hi"),))
     agent, journal = FakeAgent(answer), SqliteJournal(tmp_path / "j")
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
 
     reply = await client.call(*raw())
 
@@ -597,7 +597,7 @@ async def test_an_unfinished_search_says_so_and_leaves_the_call_pending(tmp_path
         agent.inject(Refuse(), on="ListTasks", times=500)
     elif end == "unauthorized":
         agent.inject(Respond(status=401), on="ListTasks", times=500)
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
     sending = asyncio.create_task(client.ask("hello", timeout=7 if end == "deadline" else None))
     await asyncio.sleep(6)
     if end == "closed":
@@ -626,13 +626,13 @@ async def test_a_client_closed_once_the_task_is_found_says_so(tmp_path):
         if isinstance(observation, Reconciled):
             closing.append(asyncio.create_task(client.close()))
 
-    client = connected(agent, journal=journal, env=VirtualWall(), observers=[close])
+    client = connected(agent, journal=journal, observers=[close])
 
     with pytest.raises(A2AConnectionError, match="closed"):
         await client.send_message("How far?")
 
     await closing[0]
-    (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
+    (pending,) = await connected(agent, journal=journal).pending()
     assert (await pending.resume()).text == "42"
     await journal.close()
 
@@ -640,7 +640,7 @@ async def test_a_client_closed_once_the_task_is_found_says_so(tmp_path):
 async def test_a_cancelled_search_leaves_the_call_pending(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Delay(seconds=130, after_execution=False), on="SendMessage")
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
     sending = asyncio.create_task(client.send_message("hello"))
     await asyncio.sleep(121)
     sending.cancel()
@@ -656,7 +656,7 @@ async def test_a_cancelled_search_leaves_the_call_pending(tmp_path):
 async def test_a_search_that_never_began_is_unfinished(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=True), on="SendMessage")
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
 
     with pytest.raises(OutcomeUnknownError, match="No search was made") as caught:
         await client.send_message("hello", timeout=5.12345)
@@ -693,7 +693,7 @@ async def test_a_resumed_call_that_cannot_be_searched_for_says_why(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=True), on="SendMessage")
     agent.inject(Refuse(), on="ListTasks", times=100)
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
     with pytest.raises(OutcomeUnknownError):
         await client.send_message("hello", timeout=5)
     (pending,) = await client.pending()
@@ -716,10 +716,10 @@ async def test_a_resumed_call_that_cannot_be_searched_for_says_why(tmp_path):
 async def test_a_resumed_call_with_an_interrupted_search_can_be_resumed_again(tmp_path, end):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Delay(seconds=160, after_execution=False), on="SendMessage")
-    first = connected(agent, journal=journal, env=VirtualWall())
+    first = connected(agent, journal=journal)
     with pytest.raises(OutcomeUnknownError):
         await first.send_message("hello", timeout=5)
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
     (pending,) = await client.pending()
     resuming = asyncio.create_task(pending.resume(timeout=7))
     await asyncio.sleep(6)
@@ -738,7 +738,7 @@ async def test_a_resumed_call_with_an_interrupted_search_can_be_resumed_again(tm
         assert isinstance(caught.value.search_error, errors[end])
         assert caught.value.executed is None
     await asyncio.sleep(160)
-    (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
+    (pending,) = await connected(agent, journal=journal).pending()
     assert (await pending.resume()).text == "42"
     await journal.close()
 
@@ -750,7 +750,7 @@ async def test_a_resumed_call_is_searched_for_at_least_once(tmp_path, arrives, t
     agent.inject(Stall(after_execution=arrives), on="SendMessage")
     agent.inject(Delay(seconds=3), on="ListTasks")
     resilience = Resilience(reconcile=ReconcilePolicy(timeout=timeout))
-    client = connected(agent, journal=journal, env=VirtualWall(), resilience=resilience)
+    client = connected(agent, journal=journal, resilience=resilience)
     sending = asyncio.create_task(client.send_message("How far?"))
     await asyncio.sleep(1)
     sending.cancel()
@@ -775,7 +775,7 @@ async def test_the_first_round_of_a_resumed_call_ends_at_its_deadline(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(), on="SendMessage")
     agent.inject(Stall(), on="ListTasks")
-    client = connected(agent, journal=journal, env=VirtualWall(), resilience=Resilience.off())
+    client = connected(agent, journal=journal, resilience=Resilience.off())
     sending = asyncio.create_task(client.send_message("How far?"))
     await asyncio.sleep(1)
     sending.cancel()
@@ -793,7 +793,7 @@ async def test_the_first_round_of_a_resumed_call_ends_at_its_deadline(tmp_path):
 async def test_a_finished_search_ends_the_call(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Reset(), on="SendMessage")
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
 
     with pytest.raises(
         OutcomeUnknownError,
@@ -836,12 +836,12 @@ async def test_a_task_seen_in_a_list_proves_execution():
 
 async def test_a_task_seen_when_the_search_times_out_is_found(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
-    client = connected(agent, env=VirtualWall())
+    client = connected(agent)
     for _ in range(500):
         await client.send_message("before")
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Delay(seconds=9), on="ListTasks", times=9)
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
 
     task = await client.send_message("How far?")
 
@@ -855,7 +855,7 @@ async def test_a_task_seen_in_a_list_is_recorded_though_it_cannot_be_fetched(tmp
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Stall(), on="GetTask", times=9)
-    client = connected(agent, journal=journal, env=VirtualWall())
+    client = connected(agent, journal=journal)
 
     with pytest.raises(DeadlineExceededError, match="was last seen"):
         await client.send_message("How far?", timeout=60)
@@ -1276,7 +1276,6 @@ async def test_a_message_with_a_client_context_id_is_recognized_by_the_callers_c
         agent.inject(refusal, on="SendStreamingMessage")
     options = {
         "journal": journal,
-        "env": VirtualWall(),
         "context_ids": "client",
     }
     client = connected(agent, **options)

@@ -10,7 +10,6 @@ import sqlite3
 
 import msgspec
 import pytest
-from tests.kit.virtual_env import VirtualWall
 
 from holdfast import (
     Message,
@@ -40,7 +39,6 @@ def repeats(turn):
 
 
 def connected(network, journal=None, **options):
-    options.setdefault("env", VirtualWall())
     return connect("http://agent.test", engine=network, journal=journal, **options)
 
 
