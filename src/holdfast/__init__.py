@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
         TaskTerminalError,
     )
-    from holdfast.extend import AiohttpEngine, SqliteJournal
+    from holdfast.extend import AiohttpEngine, PostgresJournal, SqliteJournal
     from holdfast.policies import (
         BreakerPolicy,
         BudgetPolicy,
@@ -116,6 +116,7 @@ __all__ = [
     "NotEnoughResultsError",
     "OutcomeUnknownError",
     "Part",
+    "PostgresJournal",
     "RateLimitedError",
     "ReconcilePolicy",
     "ReconnectPolicy",
@@ -181,6 +182,7 @@ _HOMES = {
     "Role": "holdfast.types",
     "RunItem": "holdfast.client",
     "SchemeCredentials": "holdfast.auth",
+    "PostgresJournal": "holdfast.extend",
     "SqliteJournal": "holdfast.extend",
     "Task": "holdfast.types",
     "TaskFailedError": "holdfast.errors",

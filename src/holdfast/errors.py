@@ -130,6 +130,8 @@ JournalFailure = Literal[
     "damaged",
     "replaced",
     "untrusted",
+    "unreachable",
+    "forbidden",
     "exists",
     "held",
     "finished",
@@ -144,6 +146,8 @@ JournalFailure = Literal[
   ``"replaced"``: deleted, moved or replaced since it was opened; or ``"untrusted"``: its file, or
   one beside it (``-wal``, ``-shm``), belongs to another user, is a link, or is readable or
   writable by others.
+- ``"unreachable"``: the server of the journal cannot be reached, or refuses the connection.
+- ``"forbidden"``: the journal's role on its server lacks a right.
 - ``"exists"``: it has a call with that message id or label, which may have been sent.
 - ``"held"``: another process works on the call, or crashed less than a lease ago.
 - ``"finished"``: the call has an outcome.

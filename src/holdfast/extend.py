@@ -9,6 +9,7 @@ from holdfast._public import publish
 if TYPE_CHECKING:
     from holdfast._aio.env import Env, SystemEnv
     from holdfast._asgi import ASGIApplication
+    from holdfast._journal.postgres import PostgresJournal
     from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
     from holdfast._journal.sqlite import SqliteJournal
     from holdfast._model.error_values import excerpt, presentable
@@ -56,6 +57,7 @@ __all__ = [
     "Journal",
     "Layer",
     "NetworkReach",
+    "PostgresJournal",
     "RecordUpdate",
     "Reply",
     "SqliteJournal",
@@ -80,6 +82,7 @@ __getattr__, __dir__ = publish(
     {
         "_aio.env": "Env SystemEnv",
         "_asgi": "ASGIApplication",
+        "_journal.postgres": "PostgresJournal",
         "_journal.protocol": "CallRecord Journal RecordUpdate",
         "_journal.sqlite": "SqliteJournal",
         "_model.error_values": "excerpt presentable",

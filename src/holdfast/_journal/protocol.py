@@ -31,6 +31,7 @@ __all__ = [
     "TokenUse",
     "damaged",
     "lease_end",
+    "refused_claim",
     "shown",
     "stored",
     "utc",
@@ -344,6 +345,30 @@ def damaged(message_id: str, cause: object) -> JournalError:
     """Return the error of a record that cannot be read."""
     text = f"the journal's record of message {message_id} is damaged: {cause}"
     return JournalError(text, reason="damaged", message_id=message_id)
+
+
+def refused_claim(message_id: str, record: CallRecord | None, journal: str) -> JournalError:
+    """Return the error of a call that cannot be claimed.
+
+    Args:
+        message_id: The message of the call.
+        record: Its record; None if there is none.
+        journal: The journal, as errors name it.
+    """
+    if record is None:
+        text = f"message {message_id} is not in the journal {journal}"
+        return JournalError(text, reason="missing", message_id=message_id)
+    call = f"the call of message {message_id}"
+    if record.outcome is not None:
+        detail = f" ({record.detail})" if record.detail else ""
+        text = f"{call} has already ended: {record.outcome.replace('_', ' ')}{detail}"
+        return JournalError(text, reason="finished", message_id=message_id)
+    return JournalError(
+        f"{call} is held: its lease ends in {record.lease_left:.3g} s, unless it is renewed",
+        reason="held",
+        message_id=message_id,
+        held_until=utc(record.lease_until),
+    )
 
 
 def stored(text: str, kind: type[T], message_id: str) -> T:

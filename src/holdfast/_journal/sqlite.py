@@ -24,7 +24,7 @@ import msgspec
 from holdfast._aio.env import wall_clock
 from holdfast._aio.per_loop import PerLoop
 from holdfast._journal.permissions import MODES
-from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, lease_end, utc
+from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, lease_end, refused_claim
 from holdfast._journal.sqlite_file import SqliteFile
 from holdfast._model.settings import check_count, check_kind, check_number
 from holdfast.errors import A2AError, JournalError
@@ -172,6 +172,11 @@ class SqliteJournal:
         self._file = SqliteFile(self.path, busy_timeout, mode=mode, read_only=read_only)
         self._writing = PerLoop(_Writing)
 
+    @property
+    def name(self) -> str:
+        """The path of the file, as errors name it."""
+        return str(self.path)
+
     async def begin(self, record: CallRecord, /) -> CallRecord:
         """Record a new call, replacing a call of the same message that was not sent.
 
@@ -281,7 +286,7 @@ class SqliteJournal:
             record = _first(connection, _OF_MESSAGE, message_id, now=now)
             if claimed_count and record is not None:
                 return record
-            raise self._refused(message_id, record)
+            raise refused_claim(message_id, record, str(self.path))
 
         return await self._do(claim)
 
@@ -457,23 +462,6 @@ class SqliteJournal:
                 writing.is_busy = False
 
         written.add_done_callback(answer)
-
-    def _refused(self, message_id: str, record: CallRecord | None) -> JournalError:
-        """Return the error of a call that cannot be claimed."""
-        if record is None:
-            text = f"message {message_id} is not in the journal {self.path}"
-            return JournalError(text, reason="missing", message_id=message_id)
-        call = f"the call of message {message_id}"
-        if record.outcome is not None:
-            detail = f" ({record.detail})" if record.detail else ""
-            text = f"{call} has already ended: {record.outcome.replace('_', ' ')}{detail}"
-            return JournalError(text, reason="finished", message_id=message_id)
-        return JournalError(
-            f"{call} is held: its lease ends in {record.lease_left:.3g} s, unless it is renewed",
-            reason="held",
-            message_id=message_id,
-            held_until=utc(record.lease_until),
-        )
 
 
 def _check_outlasts(path: str | os.PathLike[str]) -> None:

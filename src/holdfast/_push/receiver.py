@@ -33,7 +33,7 @@ from holdfast._asgi import (
     refuse_websocket,
     reply,
 )
-from holdfast._journal.resolve import journal_file
+from holdfast._journal.resolve import open_journal
 from holdfast._model.hosts import is_loopback
 from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
@@ -435,9 +435,7 @@ def _address(url: str, subject: str, *, no_user: str) -> str:
 def _journal(journal: str | os.PathLike[str] | TokenJournal) -> TokenJournal:
     """Return the journal for used tokens."""
     if isinstance(journal, str | os.PathLike):
-        from holdfast._journal.sqlite import SqliteJournal  # needed only with a journal
-
-        return SqliteJournal(journal_file("journal", journal))
+        return open_journal("journal", journal)
     check_methods("journal", journal, "use_token", "close")
     return journal
 

@@ -32,11 +32,11 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from holdfast._cli.batch.session import StoredJournal
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
     from holdfast._client.answer import Answer
-    from holdfast._journal.sqlite import SqliteJournal
     from holdfast._pipeline.listeners import Observation
     from holdfast.types import AgentCard, Event, Task
 
@@ -200,7 +200,7 @@ class WatchedSession(JournaledSession):
         settings: Settings,
         reference: str | Path,
         output: Output,
-        journal: SqliteJournal,
+        journal: StoredJournal,
     ) -> None:
         super().__init__(environment, settings, reference, output, journal)
         self.outage = Outage()

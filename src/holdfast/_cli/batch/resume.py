@@ -23,7 +23,7 @@ from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.output import text
 from holdfast._cli.output.base import Notice, Record
-from holdfast._journal.protocol import shown
+from holdfast._journal.protocol import RepairableJournal, shown
 from holdfast.errors import A2AError, JournalError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         by_agent.setdefault(record.agent, []).append(record)
     if message_id is not None and not pending.calls:
         to, others = _limits(pending)
-        message = f"no call of message {message_id}{to} is pending in {journal.path}"
+        message = f"no call of message {message_id}{to} is pending in {journal.name}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}"))
     return pending
 
@@ -168,7 +168,8 @@ async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
     """
     journal = journal_at(name, is_there=True)
     try:
-        await journal.forget_damaged(record.message_id)
+        if isinstance(journal, RepairableJournal):  # as the one that it was read from
+            await journal.forget_damaged(record.message_id)
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     finally:

@@ -29,6 +29,7 @@ from holdfast._cli.errors import CommandError, Failure, unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._client.batch import RunItem
+from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -103,7 +104,8 @@ class Run:
             A2AError: The agent cannot be called.
         """
         plan, session = self._plan, self._session
-        plan.check_apart(session.journal.path)
+        if isinstance(session.journal, SqliteJournal):
+            plan.check_apart(session.journal.path)
         lines = plan.open_input()
         try:
             await check_journal(session.journal)

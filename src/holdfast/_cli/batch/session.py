@@ -7,7 +7,7 @@ each failure is reported with its own task.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -18,7 +18,7 @@ from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.json_output import document
 from holdfast._client.answer import Answer
-from holdfast._journal.resolve import journal_file
+from holdfast._journal.resolve import open_journal
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
     A2AError,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
+    from holdfast._journal.postgres import PostgresJournal
     from holdfast._pipeline.listeners import Observation
     from holdfast.errors import JournalFailure
     from holdfast.types import AgentCard, Event, Task
@@ -64,6 +65,8 @@ _HINTS: Mapping[JournalFailure, str] = {
     "untrusted": (
         "the journal and the files beside it must belong to you, and only you may access them"
     ),
+    "unreachable": "check the address of the journal, and that its server runs",
+    "forbidden": "grant the role of the journal's address access to the journal's schema",
     "replaced": "put the journal back where it was: another file has no record of what was sent",
 }
 _ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
@@ -76,6 +79,10 @@ _CREATED_BY = (
 
 _LEASE = 5.0
 """Seconds after which the next run resumes the calls that a killed run had in flight."""
+
+
+StoredJournal: TypeAlias = "SqliteJournal | PostgresJournal"
+"""A journal that a command opens by its address."""
 
 
 class JournaledSession(Session):
@@ -95,7 +102,7 @@ class JournaledSession(Session):
         settings: Settings,
         reference: str | Path,
         output: Output,
-        journal: SqliteJournal,
+        journal: StoredJournal,
     ) -> None:
         if isinstance(reference, Path):
             reference = reference.absolute()  # a later command needs the absolute path
@@ -121,32 +128,36 @@ class JournaledSession(Session):
             super()._on_observation(observation)
 
 
-def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> SqliteJournal:
+def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> StoredJournal:
     """Return the journal of a command.
 
     Args:
-        name: The file, or its sqlite:/// address, as the caller wrote it.
-        is_there: Whether the file must exist.
+        name: The file, or the address, as the caller wrote it.
+        is_there: Whether a file must exist.
         read_only: Whether nothing is written.
 
     Raises:
         CommandError: The file does not exist.
-        UsageError: The address names no file.
+        UsageError: It is an address of no journal, or needs an extra that is not installed.
     """
     try:
-        path = Path(journal_file("--journal", name)).expanduser()
-        journal = SqliteJournal(
-            path, store_messages=True, lease=_LEASE, retention=None, read_only=read_only
+        journal = open_journal(
+            "--journal",
+            name,
+            store_messages=True,
+            lease=_LEASE,
+            retention=None,
+            read_only=read_only,
         )
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         raise click.UsageError(str(error)) from None
-    if is_there and not path.exists():
-        message = f"the journal {path.absolute()} does not exist"
+    if is_there and isinstance(journal, SqliteJournal) and not journal.path.exists():
+        message = f"the journal {journal.path.absolute()} does not exist"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message, hint=_CREATED_BY))
     return journal
 
 
-async def check_journal(journal: SqliteJournal) -> None:
+async def check_journal(journal: StoredJournal) -> None:
     """Check that a journal can be used.
 
     Raises:

