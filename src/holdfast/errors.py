@@ -149,8 +149,8 @@ JournalFailure = Literal[
 - ``"finished"``: the call has an outcome.
 - ``"taken_over"``: another process took the call over during the work on it.
 - ``"missing"``: it has no such call.
-- ``"other_agent"``: the call was recorded for an agent of another name, and this agent has no
-  task of it.
+- ``"other_agent"``: the call was recorded for other addresses (``agent``) too, and the addresses
+  of this client have no task of it.
 """
 
 CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]

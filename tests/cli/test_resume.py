@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 
 import pytest
 from tests.kit.cli_harness import AGENT, VirtualWall, holdfast
@@ -331,6 +332,23 @@ def test_agent_that_cannot_be_called_is_reported_and_the_others_are_called(left)
     first, second, _ = documents(done)
     assert "calls to ftp://agent.test cannot be resumed: " in first["error"]["message"]
     assert second["messageId"] == "m2"
+
+
+@pytest.mark.parametrize("words", [[], ["--agent-card", AGENT]])
+def test_calls_recorded_for_several_replicas_are_resumed_at_all_of_them(left, words):
+    agent = slow()
+    left.sent(agent, "a")
+    (message_id,) = agent.executions
+    with sqlite3.connect(left.path) as connection:
+        connection.execute("UPDATE calls SET agent = ?", (f"{AGENT} {OTHER}",))
+    network = FakeNetwork(agent, FakeAgent(url=OTHER))
+    listed = left.resume("--list", *words, "-o", "json", card=None)
+    done = left.resume(*words, "-o", "json", card=None, engine=lambda **_: network)
+
+    assert documents(listed)[0]["agent"] == f"{AGENT} {OTHER}"
+    assert (done.exit, done.err) == (0, "")
+    assert documents(done)[0]["messageId"] == message_id
+    assert len(agent.executions) == 1
 
 
 @pytest.mark.parametrize("words", [[], ["--list"], ["--list", "-o", "json"]])

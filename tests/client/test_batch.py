@@ -733,8 +733,8 @@ async def test_a_pending_call_of_another_agent_is_left_to_runs_that_name_that_ag
 
     assert isinstance(error, OutcomeUnknownError)
     assert (error.executed, error.search_error.reason) == (None, "other_agent")
-    advice = f"was recorded for {here.url}, but {there.url} has no task of it; pass the agent"
-    assert advice in str(error)
+    assert f"was recorded for {here.url}, but {there.url} has no task of it" in str(error)
+    assert f"; connect to {here.url}, or pass another run_id" in str(error)
     assert error.search_error.agent == here.url
     assert there.executions == {}
     assert results["0"].answer.text == "aa"

@@ -8,7 +8,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._client.pending import resumed_stream
 from holdfast._journal.protocol import stored
-from holdfast._journal.records import label_of, owner_of
+from holdfast._journal.records import explain_missing_task, label_of, owner_of
 from holdfast._model.digest import message_digest
 from holdfast.errors import (
     A2AError,
@@ -171,7 +171,7 @@ class EarlierSend:
             if task is not None:
                 return task
         detail = "" if record.detail is None else f" ({record.detail})"
-        target = "" if record.agent == self._journaling.agent else f" to {record.agent}"
+        target = "" if self._journaling.is_own(record) else f" to {record.agent}"
         raise CallEndedError(
             f"the call of message {record.message_id}{target} has already ended: "
             f"{outcome}{detail}, but its answer is not stored; it was not sent again",
@@ -183,15 +183,17 @@ class EarlierSend:
 
     async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:
         """Return the task that answered a call; None if the call went to another agent."""
-        is_here = record.agent == self._journaling.agent
+        is_here = self._journaling.is_own(record)
         try:
             task = await self._core.get_task(task_id, scope)
             owner = owner_of(record, self._message)
             await self._journaling.note_later(owner, task)
             owner.check(task)
         except A2AError as error:
-            if not is_here and isinstance(error, TaskNotFoundError):
-                return None
+            if isinstance(error, TaskNotFoundError):
+                if not is_here:
+                    return None
+                explain_missing_task(error, record, self._journaling.agent)
             error.executed = True  # the message was executed, even if this request failed
             raise
         return task if is_here or task.context_id == record.context_id else None

@@ -19,7 +19,8 @@ from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate, lease_end
-from holdfast.errors import A2AConnectionError, A2AError, JournalError
+from holdfast._journal.records import explain_missing_task
+from holdfast.errors import A2AConnectionError, A2AError, JournalError, TaskNotFoundError
 from holdfast.types import Task
 
 if TYPE_CHECKING:
@@ -137,13 +138,15 @@ class HeldCall:
     async def record_error(self, error: BaseException) -> None:
         """Record the error that ended the call; after an error of the wait alone it stays pending.
 
-        If the call was taken over, ``error.executed`` is corrected: the message may have been
-        sent before.
+        If the call was taken over, the error is corrected: the message may have been sent before,
+        and its task may be at a replica that the client no longer has.
         """
         is_claimed = self.record.generation > 1
         was_sent = is_claimed or self._recorded_state[1] is not None
         if is_claimed and isinstance(error, A2AError) and error.executed is False:
             error.executed = None if self.record.state is None else True
+        if is_claimed and isinstance(error, TaskNotFoundError):
+            explain_missing_task(error, self.record, self._leases.agent)
         outcome = outcome_of(error, was_sent=was_sent)
         if outcome is None:
             await self.release()
@@ -255,11 +258,13 @@ class Leases:
 
     Args:
         journal: Stores the calls.
+        agent: The name of the client's agent; see `name_of_replicas`.
         env: Provides wall time.
     """
 
-    def __init__(self, journal: Journal, env: Env) -> None:
+    def __init__(self, journal: Journal, agent: str, env: Env) -> None:
         self.journal = journal
+        self.agent = agent
         self._env = env
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None

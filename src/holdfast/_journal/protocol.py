@@ -47,8 +47,10 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         message_id: Id of the message that the call sends; each message has one record.
-        agent: The agent's name, the same for all of its addresses. It omits the parts of an
-            address that may be secret, so it is for comparison, and not always a usable address.
+        agent: The agent's name, the same for all spellings of its address; for replicas, the names
+            of all of them, sorted and separated by spaces. A client finds the calls whose name has
+            an address in common with its own. The name omits the parts of an address that may be
+            secret, so it is not always a usable address.
         began: Start of the call, by the clock at that time, which may have been set since.
         context_id: The context of the conversation; None if unknown.
         task_id: The task that the message belongs to or has created; None if unknown.
@@ -233,7 +235,7 @@ class Journal(Protocol):
         Damaged records are included, and marked by `CallRecord.damage`.
 
         Args:
-            agent: Name of the agent; None, the default, for all agents.
+            agent: Name of the agent, as in `CallRecord.agent`; None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.

@@ -23,6 +23,7 @@ from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.output import text
 from holdfast._cli.output.base import Notice, Record
+from holdfast._journal.agent_name import addresses_in, is_same_agent
 from holdfast._journal.protocol import shown
 from holdfast.errors import A2AError, JournalError
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord
     from holdfast.errors import JournalFailure
 
-__all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
+__all__ = ["forget", "forget_damaged", "list_calls", "resume", "shown_agent", "unfinished"]
 
 _MAX_CONCURRENCY = 32
 """Maximum number of calls resumed at the same time."""
@@ -90,7 +91,8 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         await journal.close()
     pending = Unfinished({}, agent, {})
     for record in records:
-        by_agent = pending.calls if agent in {None, record.agent} else pending.others
+        is_requested = agent is None or is_same_agent(agent, record.agent)
+        by_agent = pending.calls if is_requested else pending.others
         by_agent.setdefault(record.agent, []).append(record)
     if message_id is not None and not pending.calls:
         to, others = _limits(pending)
@@ -124,7 +126,7 @@ def _limits(pending: Unfinished) -> tuple[str, str]:
 
     Both are empty if all calls are included.
     """
-    agents = [masked_reference(agent) for agent in pending.others]
+    agents = [shown_agent(agent) for agent in pending.others]
     if not agents:
         return "", ""
     count = sum(map(len, pending.others.values()))
@@ -307,4 +309,9 @@ def _outcome_lines(
 
 
 def _shown(record: CallRecord) -> str:
-    return masked_reference(record.agent)
+    return shown_agent(record.agent)
+
+
+def shown_agent(agent: str) -> str:
+    """Return the name of an agent in a journal for people, without possible secrets."""
+    return " ".join(map(masked_reference, addresses_in(agent)))

@@ -326,17 +326,24 @@ def _resume_each(
     only_agent: str | None,
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
+    from holdfast._cli.batch.resume import shown_agent
     from holdfast._cli.output.base import Failed
-    from holdfast._journal.agent_name import is_address
+    from holdfast._journal.agent_name import addresses_in, is_address, is_same_agent
 
     worst = 0
     for agent, records in calls.items():
-        if agent != only_agent and not is_address(agent):
-            message = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
+        is_named = only_agent is not None and is_same_agent(agent, only_agent)
+        usable = [address for address in addresses_in(agent) if is_address(address)]
+        if not (is_named or usable):
+            message = f"calls to {shown_agent(agent)} cannot be resumed: {_NO_QUERY}"
             output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=message)))
             worst = max(worst, 1)
             continue
-        its_own = settings if agent == only_agent else _of_journal(ctx, settings, agent)
+        if is_named:
+            others = tuple(address for address in usable if address != only_agent)
+            its_own = settings._replace(replicas=others)
+        else:
+            its_own = _of_journal(ctx, settings, usable)
         code = _resume(ctx, output, its_own, records)
         if code == INTERRUPTED:
             return code
@@ -344,14 +351,15 @@ def _resume_each(
     return worst
 
 
-def _of_journal(ctx: click.Context, settings: Settings, agent: str) -> Settings:
+def _of_journal(ctx: click.Context, settings: Settings, addresses: Sequence[str]) -> Settings:
     """Return the settings for an agent that the journal alone names.
 
     Where the settings name another agent, the credentials beside it are not for this one.
     """
     source = Source(DEFAULT.rank, "file", Path(ctx.params["journal"]), is_trusted=False)
     return settings._replace(
-        agent_card=agent,
+        agent_card=addresses[0],
+        replicas=tuple(addresses[1:]),
         is_endpoint=False,
         agent_source=source if settings.agent_card else settings.agent_source,
     )
