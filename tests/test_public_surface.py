@@ -694,8 +694,10 @@ CONSTRUCTORS = {
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "ReconcileStarted": "*request_id *operation *agent *message_id *timeout *error",
     "Reconciled": "*request_id *operation *agent *message_id *searched *task_id *duration",
-    "ReconnectError": "message='' *task=None **facts",
-    "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
+    "ReconnectError": "message='' *task=None *task_id=None **facts",
+    "ReconnectPolicy": (
+        "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_outage=300.0 *max_quiet=3600.0"
+    ),
     "Reconnected": "*request_id *operation *agent *task_id *number *error=None",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (

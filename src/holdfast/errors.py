@@ -936,14 +936,21 @@ class ReconnectError(A2AError):
     """A cut stream could not be resumed.
 
     Attributes:
-        task: The task in its last known state, if there is one.
+        task: The task in its last known state; None if it was never seen.
+        task_id: Id of the task, to resume it with `Client.subscribe_to_task` or `Client.wait`.
     """
 
     def __init__(
-        self, message: str = "", *, task: Task | None = None, **facts: Unpack[Facts]
+        self,
+        message: str = "",
+        *,
+        task: Task | None = None,
+        task_id: str | None = None,
+        **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.task = task
+        self.task_id = task_id if task is None else task.id
 
 
 class CancelUnconfirmedError(A2AError):

@@ -17,6 +17,7 @@ from holdfast.testing import (
     FakeNetwork,
     LoopbackServer,
     Plan,
+    Refuse,
     Reset,
     Step,
     asks,
@@ -209,12 +210,39 @@ async def test_existing_task_is_followed():
     client, printed = client_of(agent), []
     task = await client.send_message("x", return_immediately=True)
     await execute(
-        STREAMS.block("subscribe_to_task"),
+        STREAMS.block("async with agent.subscribe_to_task(task_id) as events:\n    async for"),
         agent=client,
         task_id=task.id,
         print=lambda text, **_: printed.append(text),
     )
     assert "".join(printed) == "ab"
+
+
+async def test_stream_of_an_agent_that_stays_down_names_its_task(monkeypatch):
+    agent, printed = FakeAgent(streams("a", "b", every=5), url=HERE), []
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    agent.inject(Refuse(), on="SubscribeToTask", times=99)
+    agent.inject(Refuse(), on="GetTask", times=99)
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+
+    await execute(STREAMS.block("max_outage=60"), print=printed.append)
+
+    assert printed == ["resume later: agent.subscribe_to_task('task-1')"]
+    assert asyncio.get_running_loop().time() < 70
+
+
+async def test_task_of_an_interrupted_program_is_waited_for(monkeypatch):
+    agent, printed = FakeAgent(streams("a", "b", every=5), url=HERE), []
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+    async with holdfast.connect(HERE) as client:
+        task = await client.send_message("x", return_immediately=True)
+
+    names = {"task_id": task.id, "print": lambda *words: printed.append(words)}
+    await execute(STREAMS.block("agent.wait(task_id)"), **names)
+
+    assert printed == [("COMPLETED", "ab")]
 
 
 # ── People ───────────────────────────────────────────────────────────────────────────────────
@@ -338,7 +366,9 @@ def test_every_block_is_run():
         "while answer.needs_input",
         "isinstance(event",
         "text_changes",
-        "subscribe_to_task",
+        "async with agent.subscribe_to_task(task_id) as events:\n    async for",
+        "max_outage=60",
+        "agent.wait(task_id)",
     )
     PEOPLE.check_complete(
         'return "tonight"',

@@ -91,6 +91,8 @@ def resume_task(error: A2AError, state: CommandState) -> str | None:
     if isinstance(error, errors.OutcomeUnknownError):
         return search_for_message(error, state)
     task: Task | None = state.task or getattr(error, "task", None)
+    if task is None and isinstance(error, errors.ReconnectError) and error.task_id is not None:
+        return state.resume_command(error.task_id)
     if task is None:
         first = "" if state.card is not None else f"{_check_address(error, state)}, or "
         return f"{first}allow more time with --timeout"

@@ -97,6 +97,15 @@ def _plain_message(error: A2AError, _state: CommandState) -> str:
     return str(copied)
 
 
+def _lost_stream_message(error: A2AError, state: CommandState) -> str:
+    """Return the error of a stream without the call that resumes it, which the hint replaces."""
+    copied, task_id = copy.copy(error), getattr(error, "task_id", None)
+    copied.message = error.message.replace(
+        f"; resume later with subscribe_to_task({task_id!r})", ""
+    )
+    return _plain_message(copied, state)
+
+
 def _timed_out_message(error: A2AError, state: CommandState) -> str:
     """Say which timeout expired, and what was known by then."""
     seconds = state.settings.timeout
@@ -270,7 +279,12 @@ _ROWS = (
         message=_reply_lost_message,
     ),
     _Row(errors.CallEndedError, "HOLDFAST_ERR_CALL_ENDED"),
-    _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=hints.resume_task),
+    _Row(
+        errors.ReconnectError,
+        "HOLDFAST_ERR_STREAM_LOST",
+        message=_lost_stream_message,
+        hint=hints.resume_task,
+    ),
     _Row(errors.VersionNotSupportedError, hint=hints.choose_version),
     _Row(errors.MethodNotFoundError, hint=hints.choose_version, before_card=False),
     _Row(
