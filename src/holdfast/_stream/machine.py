@@ -485,7 +485,8 @@ class StreamMachine:
         is_exhausted = counters.tries > self._max_reconnects
         reconnects = state is State.SUBSCRIBING
         if not (self._max_reconnects or self.until_deadline):
-            what = f"the stream of task {self.outbox.task_id} was cut, and reconnecting is switched off"
+            task_id = self.outbox.task_id
+            what = f"the stream of task {task_id} was cut, and reconnecting is switched off"
             raise self.lost(what)
         if reconnects and (is_exhausted or not self._subscribing_is_safe):
             return self._poll(error)

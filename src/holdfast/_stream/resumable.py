@@ -451,10 +451,10 @@ class ResumableStream:
         return self._failing_since + self._policy.max_outage
 
     def _outage_error(self) -> A2AError:
-        task_id, state = self.outbox.task_id, self.outbox.state
+        task_id, state, longest = self.outbox.task_id, self.outbox.state, self._policy.max_outage
         last_seen = "" if state is None else f" (last seen {state.name})"
         return self._machine.lost(
-            f"every request for task {task_id}{last_seen} failed for {self._policy.max_outage:g} s "
+            f"every request for task {task_id}{last_seen} failed for {longest:g} s "
             f"(ReconnectPolicy.max_outage); resume later with subscribe_to_task({task_id!r})"
         )
 
