@@ -20,7 +20,7 @@ from holdfast import (
     TaskFailedError,
     connect,
 )
-from holdfast.errors import CallEndedError, RunItemChangedError
+from holdfast.errors import CallEndedError, RunItemChangedError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import (
     FakeAgent,
@@ -28,6 +28,7 @@ from holdfast.testing import (
     Refuse,
     Reset,
     Stall,
+    asks,
     completes,
     fails,
     replies,
@@ -83,6 +84,44 @@ async def test_rate_bounds_the_sends_per_second():
     await collected(connected(agent).run([str(n) for n in range(11)], rate=2))
 
     assert now() == pytest.approx(5, abs=0.1)
+
+
+async def test_rate_does_not_delay_messages_that_an_earlier_run_sent(tmp_path):
+    agent = doubles(after=0)
+    numbers = [str(n) for n in range(11)]
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(numbers, run_id="r"))
+        began = now()
+
+        results = await collected(client.run([*numbers, "x", "y"], run_id="r", rate=0.1))
+
+    assert now() - began == pytest.approx(10, abs=0.1)  # between x and y
+    assert [result.was_resumed for result in results.values()].count(True) == 11
+    assert len(agent.executions) == 13
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_a_question_is_an_error_until_it_is_answered(tmp_path, stores):
+    def books(turn):
+        return asks("When?") if turn.task is None else completes("Booked.", after=20)
+
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=stores)
+    async with connected(FakeAgent(books), journal=journal) as client:
+        first = (await collected(client.run(["Book."], run_id="r")))["0"]
+        again = (await collected(client.run(["Book."], run_id="r")))["0"]
+        assert await client.pending() == []
+        task_id = first.error.task.id
+        await client.send_message("Friday", task_id=task_id, return_immediately=True)
+        answered = (await collected(client.run(["Book."], run_id="r")))["0"]
+
+    for result in (first, again):
+        assert isinstance(result.error, TaskInputRequiredError)
+        assert result.answer is None
+        assert str(result.error).startswith(
+            f"task {task_id} needs input: When?; answer with client.ask(…, task_id={task_id!r})"
+        )
+    assert answered.answer.text == "Booked."
+    await journal.close()
 
 
 async def test_messages_are_read_only_while_a_slot_is_free():
@@ -468,11 +507,16 @@ async def test_a_call_of_a_killed_run_is_resumed_when_its_lease_ends(tmp_path):
     )
     await journal.begin(record)
     client = connected(agent, journal=journal)
+    run = client.run(["a"], run_id="r")
+    running = asyncio.create_task(collected(run))
+    await asyncio.sleep(19)
+    assert (run.held, run.in_flight) == (1, 1)
 
-    (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+    (result,) = (await running).values()
 
     assert result.answer.text == "aa"
     assert result.was_resumed
+    assert run.held == 0
     assert now() == pytest.approx(20, abs=1)
     assert len(agent.executions) == 1
     await client.close()

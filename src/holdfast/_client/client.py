@@ -531,11 +531,17 @@ class Client(ClosingContext):
 
         Each message is sent as by `ask`, and its failure is its result. With a journal and a
         ``run_id``, a run whose process was killed is resumed by the same call with the same
-        messages: calls that were sent are resumed, results that are recorded are not requested
-        again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
-        with the same ``run_id`` share the work, and each yields every result. If another message
-        was sent under the key of a message, its result is a `RunItemChangedError`. An exception of
-        a consumer or another hook ends the run.
+        messages: calls that were sent are resumed, and no message is sent twice, unless
+        ``on_unknown`` allows it. The answer of a finished message comes from the journal if that
+        stores messages (``SqliteJournal(path, store_messages=True)``). Otherwise its task is
+        fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
+        or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
+        the same ``run_id`` share the work, and each yields every result. If another message was
+        sent under the key of a message, its result is a `RunItemChangedError`. If the agent asks
+        a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
+        hook ends the run.
+
+        A run has no deadline of its own: end it with `BulkRun.stop` or `BulkRun.close`.
 
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
@@ -543,8 +549,8 @@ class Client(ClosingContext):
                 `RunItem`.
             run_id: Name of the run in the journal; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
-            rate: Largest number of messages to begin per second, more than 0; None, the default,
-                for no limit.
+            rate: Largest number of messages to send per second, more than 0; None, the default,
+                for no limit. Messages that an earlier run sent are not delayed.
             poll_interval: Seconds between two polls of a task; the first polls are quicker; more
                 than 0, 2 by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
