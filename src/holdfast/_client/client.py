@@ -122,15 +122,17 @@ class Client(ClosingContext):
     async def close(self) -> None:
         """End the calls in flight, and close the connections unless the engine is borrowed.
 
-        Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
-        RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
-        meanwhile; the first of these errors is raised at the end. Can be called twice. Tasks of
-        calls that were abandoned before (``cancel_on_abandon``) are canceled first, which takes up
-        to 20 s if their agents do not answer.
+        Later calls raise a RuntimeError at once. Then the tasks of calls that were abandoned
+        (``cancel_on_abandon``) are canceled, which takes up to 20 s if their agents do not answer;
+        calls in flight may finish meanwhile, but send no further messages. After that they get 1 s
+        to finish and raise an `A2AConnectionError`. Everything is closed even if a caller-supplied
+        layer or transport raises meanwhile; the first of these errors is raised at the end. Can be
+        called twice.
 
         Raises:
             TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
         """
+        self._core.refuse_calls()
         await close_in_turn(
             (self._core.abandoned, self._core, *self._owned), seconds=_CLOSE_TIMEOUT_S
         )
@@ -647,11 +649,15 @@ class Client(ClosingContext):
             cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, before the task is terminal or
                 needs input. The caller does not wait: the client cancels the task in the
-                background, and `Client.close` waits for that. If the task's id is unknown, the
-                client waits up to 10 s for the first event, and then searches for the task as for
-                a lost reply; the request to cancel has 10 s. If both fail, the agent continues
-                with the task, and a warning is logged. A message that was not sent by then is not
-                sent. False by default.
+                background, and `Client.close` waits for that. Without an event so far, the client
+                waits up to 10 s for the first one. If the task's id is still unknown, it searches
+                for the task as for a lost reply; the request to cancel has 10 s. If both fail, the
+                agent continues with the task, and a warning is logged. A reply to a task
+                (``task_id``) cancels that task, unless the agent refuses the reply; if the agent
+                does not answer it within the 10 s, the task is canceled. A message that was not
+                sent by then is not sent. A call that is recorded in a journal is held until then:
+                a canceled task ends it, otherwise it stays pending; a call that another process
+                has taken over is not canceled. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's

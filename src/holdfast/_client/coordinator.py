@@ -205,7 +205,9 @@ class Coordinator(ClosingContext):
 
         Calls to the agent that are in flight or wait for a slot end with an `A2AConnectionError`;
         the agent does not cancel its tasks. With a caller-supplied client, calls in flight
-        continue to their end.
+        continue to their end. Like `Client.close`, this takes up to 20 s if tasks of calls that
+        were abandoned (``cancel_on_abandon``) are being canceled and the agent does not answer;
+        new calls to the agent are refused at once.
 
         Args:
             name: The name of the agent.

@@ -79,6 +79,7 @@ class HeldCall:
         self._has_failed = False  # of the last update
         self._recorded_state: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
+        self._is_released_by_errors = True
         self._withholds = False
         self._withheld: RecordUpdate | None = None
         leases.add(self)
@@ -149,9 +150,15 @@ class HeldCall:
             explain_missing_task(error, self.record, self._leases.agent)
         outcome = outcome_of(error, was_sent=was_sent)
         if outcome is None:
-            await self.release()
+            if self._is_released_by_errors:
+                await self.release()
         else:
             await self.finish(RecordUpdate(outcome=outcome, detail=self._detail(error)))
+
+    async def record_not_sent(self, error: BaseException) -> None:
+        """Record that the call ended before its message was sent."""
+        detail = f"{type(error).__name__} before the message was sent"
+        await self.finish(RecordUpdate(outcome="not_sent", detail=detail))
 
     def _detail(self, error: BaseException) -> str:
         """Return an error in one line, without its message if messages are not stored."""
@@ -160,6 +167,10 @@ class HeldCall:
             return f"{kind}: {error}"
         code = getattr(error, "code", None)
         return kind if code is None else f"{kind} ({code})"
+
+    def hold_after_errors(self) -> None:
+        """Hold the call also after an error that shows no outcome, until `release`."""
+        self._is_released_by_errors = False
 
     def release(self) -> Awaitable[None]:
         """Release the call without an outcome, so that any client may resume it.
@@ -188,6 +199,17 @@ class HeldCall:
         """Keep the outcome out of the journal until `deliver`; until then the call is held."""
         self._withholds = True
 
+    async def check_not_taken_over(self) -> None:
+        """Check that no other client has taken the call over.
+
+        Raises:
+            JournalError: Another client has.
+        """
+        if not self._is_over and self._leases.is_stale:
+            await self._leases.renew()
+        if self._new_holder:
+            raise self._taken_over()
+
     async def check_withheld(self) -> None:
         """Check that a withheld outcome is still this client's to deliver.
 
@@ -197,10 +219,7 @@ class HeldCall:
         """
         if self._withheld is None:
             return
-        if not self._is_over and self._leases.is_stale:
-            await self._leases.renew()
-        if self._new_holder:
-            raise self._taken_over()
+        await self.check_not_taken_over()
         if self._is_over:
             message_id = self.record.message_id
             text = f"the client was closed before the outcome of message {message_id} was yielded"

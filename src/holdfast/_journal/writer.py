@@ -293,9 +293,13 @@ class Journaling:
         """Start work that `unfinished` and `close` wait for: see `Leases.settle`."""
         return self._leases.here().settle(work)
 
+    def refuse_calls(self) -> None:
+        """Accept no more calls."""
+        self._is_closed = True
+
     async def close(self) -> None:
         """Release all held calls, and accept no more."""
-        self._is_closed = True
+        self.refuse_calls()
         await self._leases.here().close()
 
     def _check_open(self) -> None:
