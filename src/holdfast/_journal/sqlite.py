@@ -61,7 +61,8 @@ _CLAIM = (
 _REPAIRED = tuple(name for name in _COLUMNS if name not in {"message_id", "agent", "label"})
 _WITH_ROWID = _SELECT.replace("SELECT ", "SELECT rowid, ", 1)
 _REPAIR = f"UPDATE calls SET {', '.join(f'{name} = ?' for name in _REPAIRED)} WHERE rowid = ?"  # noqa: S608
-_LABELLED = "SELECT message_id FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
+_LABELLED = "SELECT message_id, outcome FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
+_OUTCOME = "SELECT outcome FROM calls WHERE message_id = ?"
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
 
@@ -183,16 +184,13 @@ class SqliteJournal:
         def insert(connection: sqlite3.Connection) -> None:
             self._forget(connection, record.began)
             if labelled := connection.execute(_LABELLED, (record.label,)).fetchone():
-                text = (
-                    f"{record.label} is in the journal {self.path} already: message {labelled[0]}"
-                )
-                raise JournalError(text, reason="exists", message_id=labelled[0])
+                raise self._exists(*labelled, label=record.label)
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, [getattr(record, name) for name in _COLUMNS])
             except sqlite3.IntegrityError as error:
-                text = f"message {record.message_id} is in the journal {self.path} already"
-                raise JournalError(text, reason="exists", message_id=record.message_id) from error
+                row = connection.execute(_OUTCOME, (record.message_id,)).fetchone()
+                raise self._exists(record.message_id, *row) from error
 
         try:
             await self._do(insert)
@@ -435,6 +433,21 @@ class SqliteJournal:
                 writing.is_busy = False
 
         written.add_done_callback(answer)
+
+    def _exists(
+        self, message_id: str, outcome: object, *, label: str | None = None
+    ) -> JournalError:
+        """Return the error of a message or label that is recorded already."""
+        named = "" if label is None else f"{label}: "
+        if outcome is None:
+            state = "its call is pending: resume it with Client.resume_pending or holdfast resume"
+        else:
+            state = (
+                f"its call is finished ({str(outcome).replace('_', ' ')}): pass another message "
+                "id to send it again; Client.run with a run_id returns the answer again"
+            )
+        text = f"{named}message {message_id} is in the journal {self.path} already, and {state}"
+        return JournalError(text, reason="exists", message_id=message_id)
 
     def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
         """Return the error of a call that cannot be claimed."""
