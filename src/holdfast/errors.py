@@ -583,13 +583,17 @@ class A2AHTTPError(A2AError):
 
 
 class AuthenticationError(A2AHTTPError):
-    """The agent requires credentials, or other ones (HTTP 401).
+    """The agent requires credentials, or other ones (HTTP 401), or there is no token for it.
 
     If the card already requires credentials that the client lacks, nothing was sent.
 
     Attributes:
         schemes: Names of the card's security schemes that are required, if known.
         missing: The required schemes for which the client has no credential.
+        authorization_server: Address of the authorization server that issued no token, so that
+            the agent was not called; `http_status` is then the server's, and `transient` is true
+            if the server could not be reached or is unavailable. None if it was not a server of
+            tokens that failed.
     """
 
     entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
@@ -605,6 +609,7 @@ class AuthenticationError(A2AHTTPError):
         super().__init__(message, **facts)
         self.schemes: tuple[str, ...] = tuple(schemes)
         self.missing: tuple[str, ...] = tuple(missing)
+        self.authorization_server: str | None = None
 
 
 class PermissionDeniedError(A2AHTTPError):

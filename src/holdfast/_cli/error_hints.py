@@ -138,6 +138,9 @@ def check_reference(error: A2AError, state: CommandState) -> str | None:
 def give_credentials(error: A2AError, state: CommandState) -> str | None:
     """Return which credentials are missing, or that the given ones are wrong."""
     settings = state.settings
+    server = getattr(error, "authorization_server", None)
+    if server is not None and error.transient:
+        return "try again later; the credentials were not refused"
     if state.card is None and bearer_challenge(error.headers) is not None:
         has_token = state.auth is not None and (settings.bearer or not settings.credentials)
         reference = shlex.quote(masked_reference(str(state.reference)))
