@@ -591,7 +591,7 @@ class AuthenticationError(A2AHTTPError):
         schemes: Names of the card's security schemes that are required, if known.
         missing: The required schemes for which the client has no credential.
         authorization_server: Address of the authorization server that issued no token, so that
-            the agent was not called; `http_status` is then the server's, and `transient` is true
+            the agent was not called; ``http_status`` is then the server's, and ``transient`` is true
             if the server could not be reached or is unavailable. None if it was not a server of
             tokens that failed.
     """
