@@ -206,7 +206,7 @@ class Facts(TypedDict, total=False):
         attempts: All attempts, in order.
         agent: Address that failed.
         request_id: Id of the call in the log.
-        retry_stopped_reason: Why the call was not retried.
+        retry_stopped_reason: Why there was no further retry.
         hops: Agents behind ``agent`` on the way to the failure.
         loop: Agent that occurs more than once in that chain.
         traceparent: Position of the call in a distributed trace.
@@ -250,7 +250,7 @@ class A2AError(Exception):
         retry_after: Seconds to wait before a retry, if the agent or its circuit breaker gave a
             delay.
         attempts: All attempts, in order.
-        retry_stopped_reason: Why the call was not retried, although a retry might have helped.
+        retry_stopped_reason: Why there was no further retry, although one might have helped.
         agent: Address that failed, without credentials or query.
         request_id: Id of the call in the log.
         hops: Agents behind ``agent`` on the way to the failure, nearest first; the last one
@@ -377,7 +377,9 @@ class A2AError(Exception):
             exact = "3g" if self.retry_after < 100 else "0f"  # more digits do not matter
             notes.append(f"retry after {self.retry_after:.{exact}} s")
         if self.retry_stopped_reason is not None:
-            notes.append(f"not retried: {self.retry_stopped_reason}")
+            is_retried = len(self.attempts) > 1
+            end = "no further retry" if is_retried else "not retried"
+            notes.append(f"{end}: {self.retry_stopped_reason}")
         if self.other_version is not None:
             version = self.other_version
             notes.append(
@@ -590,10 +592,9 @@ class AuthenticationError(A2AHTTPError):
     Attributes:
         schemes: Names of the card's security schemes that are required, if known.
         missing: The required schemes for which the client has no credential.
-        authorization_server: Address of the authorization server that issued no token, so that
-            the agent was not called; ``http_status`` is then the server's, and ``transient`` is true
-            if the server could not be reached or is unavailable. None if it was not a server of
-            tokens that failed.
+        authorization_server: Address of the authorization server that issued no token; None if
+            none was asked. The agent was not called: ``http_status`` is the server's, and
+            ``transient`` is true if the server could not be reached or is unavailable.
     """
 
     entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)

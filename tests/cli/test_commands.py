@@ -561,7 +561,11 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
 @pytest.mark.parametrize(
     ("fault", "what", "why"),
     [
-        (Refuse(), "the connection was refused", "; not retried: 3 retries were made"),
+        (
+            Refuse(),
+            "the connection was refused",
+            "; 4 attempts; no further retry: the limit of 3 retries is reached",
+        ),
         (
             rate_limited(retry_after=3000),
             "HTTP 429 Too Many Requests",

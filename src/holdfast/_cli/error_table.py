@@ -90,8 +90,6 @@ def _plain_message(error: A2AError, _state: CommandState) -> str:
     """Return an error in one line, without the hint, and without facts that its reason repeats."""
     copied, reason = copy.copy(error), error.retry_stopped_reason or ""
     copied.other_version = None
-    if f"{len(error.attempts) - 1} retries" in reason:
-        copied.attempts = ()
     if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
         copied.retry_after = None
     return str(copied)
