@@ -342,6 +342,8 @@ SIGNATURES = {
     "minimal_agent_card": "url transports=None",
     "sign_card": "card key *key_id *algorithm='ES256' *key_url=None",
     "text_part": "text *media_type=None",
+    "Answer.from_dict": "data",
+    "Message.from_dict": "data",
     "WireValue.from_dict": "data",
     "WireValue.to_dict": "self",
     "WireValue.to_json": "self *indent=0",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from holdfast._model.codec import MalformedError
 from holdfast._model.error_values import one_line
 from holdfast._model.redacted_repr import RedactedRepr, short_repr
 from holdfast.errors import (
@@ -44,6 +45,27 @@ class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
     task: Task | None = None
     message: Message | None = None
     extensions: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Convert the JSON object that `to_dict` returns to an answer.
+
+        Args:
+            data: The JSON object; unknown members are ignored.
+
+        Raises:
+            ValueError: It has neither a task nor a message, or a member is missing or has the
+                wrong type; the message of the error names the member.
+        """
+        answer = super().from_dict(data)
+        if answer.task is None and answer.message is None:
+            text = "Object missing required field `task` or `message`"
+            raise MalformedError(text)
+        message = answer.message
+        if message is not None and not (message.message_id or message.parts):
+            text = "Object missing required fields `messageId` and `parts`"
+            raise MalformedError(text, "message")
+        return answer
 
     @property
     def text(self) -> str:

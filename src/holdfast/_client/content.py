@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_json_object, check_kind, check_not_empty
-from holdfast._model.codec import MalformedError
+from holdfast._model.codec import MalformedError, from_builtins
 from holdfast._model.dicts import to_message_v1
 from holdfast._model.sendable import check_sendable, check_text
 from holdfast._model.settings import check_count, kind_of
@@ -288,7 +288,7 @@ def _from_content(content: object) -> Message:
 def _from_document(document: Mapping[str, Any]) -> Message:
     document = to_message_v1(document)
     try:
-        return Message.from_dict(document)
+        return from_builtins(document, Message)  # text and ids may come from other arguments
     except MalformedError as error:
         text = f"the message is not valid: {error}"
         raise ValueError(text) from None
