@@ -15,6 +15,7 @@ from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._arguments import (
     check_hook,
     check_hooks,
+    check_interceptors,
     check_items,
     check_iterable,
     check_json_object,
@@ -165,7 +166,7 @@ class Client(ClosingContext):
             ValueError: The client has another source of credentials already.
             TypeError: The argument is not an interceptor.
         """
-        added = check_hooks("interceptors", (interceptor,), "before", "after")
+        added = check_interceptors((interceptor,))
         self._core.add_interceptors(added)
 
     # ── State ────────────────────────────────────────────────────────────────────────────────

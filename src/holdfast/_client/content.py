@@ -16,8 +16,9 @@ from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_json_object, check_kind, check_not_empty
 from holdfast._model.codec import MalformedError, from_builtins
 from holdfast._model.dicts import to_message_v1
+from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._model.sendable import check_sendable, check_text
-from holdfast._model.settings import check_count, kind_of
+from holdfast._model.settings import check_count
 from holdfast.types import Message, Part, Role
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ def to_message(
         raise ValueError(text)
     for number, part in enumerate(message.parts, start=1):
         _check_part(part, number)
+    check_kind("the role of the message", message.role, (Role, str))
     check_sendable("message", message)
     return msgspec.structs.replace(
         message,
@@ -276,6 +278,8 @@ def _from_content(content: object) -> Message:
             return _from_document(cast("Mapping[str, Any]", content))
         case bytes() | bytearray():
             pass
+        case _ if is_of_sdk(type(content)):
+            pass  # its pydantic models are iterable
         case Iterable():
             items = cast("Iterable[object]", content)
             return Message(parts=tuple(_to_part(item) for item in items))

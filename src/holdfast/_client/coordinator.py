@@ -457,7 +457,7 @@ def _named(
     addresses = check_items("agents", agents)
     for address in addresses:
         if not isinstance(cast("object", address), str):
-            text = f"{requirement}, not of {type(address).__name__}; name it, as {{name: agent}}"
+            text = f"{requirement}, not of {type(address).__name__}; pass {{name: agent}}"
             raise TypeError(text)
         if "?" in address:
             text = (

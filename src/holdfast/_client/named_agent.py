@@ -14,7 +14,9 @@ from holdfast._arguments import check_url
 from holdfast._client.answer import Answer, input_required
 from holdfast._client.client import Client, asking
 from holdfast._client.connect import connect
+from holdfast._client.content import from_sdk
 from holdfast._client.targets import AgentTarget
+from holdfast._model.sdk_values import kind_of
 from holdfast._wire.http import presentable
 from holdfast.errors import (
     A2AConnectionError,
@@ -144,11 +146,12 @@ class NamedAgent:
             TypeError: The target is of a type that `connect` does not accept.
         """
         is_list = isinstance(agent, Sequence) and not isinstance(agent, str | bytes)
-        for target in cast("Sequence[object]", agent) if is_list else (agent,):
+        for given in cast("Sequence[object]", agent) if is_list else (agent,):
+            target = from_sdk(given, AgentCard)
             if not isinstance(target, str | Path | AgentCard | Mapping):
                 text = (
                     f"the agent {self.name!r} must be a URL, a Path, an AgentCard, a dict, a list "
-                    f"of these or a Client, not {type(target).__name__}"
+                    f"of these or a Client, not {kind_of(target)}"
                 )
                 raise TypeError(text)
         if not agent:
