@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.sdk_values import is_of_sdk, kind_of
-from holdfast._model.settings import check_kind
+from holdfast._arguments import check_kind
 from holdfast._testing.exchange import Exchange
 from holdfast._testing.operations import ContextHandling, Operations, Result
 from holdfast._testing.parsed_request import CARD, ParsedRequest, Refusal
@@ -86,6 +85,9 @@ class FaultQueue:
         return None
 
 
+_JSON = (Mapping, list, tuple, str, int, float, type(None))
+"""Classes of the JSON values that a card may be, valid or not."""
+
 _PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
 
 
@@ -152,7 +154,7 @@ class FakeAgent:
     Raises:
         ValueError: ``versions`` is empty, or contains an unknown version.
         TypeError: ``behaviour`` is neither a function nor a `Plan`, a `Message` or text;
-            or ``card`` is an object of the official SDK.
+            or ``card`` is an object of another type.
 
     Attributes:
         url: Its origin in process.
@@ -198,9 +200,8 @@ class FakeAgent:
         if not versions or not set(versions) <= {"1.0", "0.3"}:
             message = f"versions must be '1.0', '0.3' or both, not {versions!r}"
             raise ValueError(message)
-        if is_of_sdk(type(card)):
-            message = f"card must be an AgentCard or JSON, not {kind_of(card, AgentCard)}"
-            raise TypeError(message)
+        if not callable(card):
+            check_kind("card", card, (AgentCard, *_JSON), or_else=", JSON or a function")
         self.url = url
         self.card = card
         self.received: list[Received] = []

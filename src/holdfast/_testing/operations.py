@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast import protocol as op
-from holdfast._model.settings import check_kind
+from holdfast._arguments import check_kind
 from holdfast._testing.parsed_request import Refusal
 from holdfast._testing.plans import Behaviour, Plan, ReceivedMessage, Step, completes
 from holdfast._testing.streaming import Events, Streaming
