@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import sqlite3
 
 import pytest
@@ -104,6 +105,18 @@ def test_call_with_unknown_outcome_names_where_it_was_searched(left):
     assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.out
     assert "Error: 1 of 1 calls to http://agent.test have no answer\n" in done.err
     assert agent.executions == {}
+
+
+def test_call_whose_task_the_agent_lost_names_the_command_that_ends_it(left):
+    left.add("m1", task_id="task-of-before", state="TASK_STATE_WORKING")
+    done = left.resume(agent=FakeAgent())
+
+    assert done.exit == 1
+    command = f"holdfast resume --journal {left.path} --forget m1"
+    assert "Hint: the agent no longer knows the task" in done.out
+    assert command in done.out
+    assert holdfast(*shlex.split(command)[1:]).exit == 0
+    assert left.resume().err == "Calls: no call is pending\n"
 
 
 def test_a_call_whose_time_is_over_once_more_stays_open(left):
