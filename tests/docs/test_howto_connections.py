@@ -286,12 +286,6 @@ async def test_status_of_a_gateway_proves_what_the_policy_lists(monkeypatch):
     assert executed == [None, False]
 
 
-async def test_address_of_a_user_does_not_lead_inside(monkeypatch, capsys):
-    reach(monkeypatch, FakeNetwork(FakeAgent(url="http://127.0.0.1:9000")))
-    await execute(GATEWAY.block('reach="public"'))
-    assert capsys.readouterr().out == "127.0.0.1\n"
-
-
 # ── gRPC ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -355,7 +349,6 @@ def test_every_block_is_run():
         "credential_origins=",
         "refusals=",
         "proxies=False",
-        'reach="public"',
     )
     assert len(GRPC.blocks) == 4
 
