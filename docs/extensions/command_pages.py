@@ -40,6 +40,8 @@ def _commands():
         yield from _options(options, context)
     yield from ("## Exit codes", "", "```text")
     yield CliRunner().invoke(command_line, ["help", "exit-codes"]).output.strip()
+    yield from ("```", "", "## Terms", "", "```text")
+    yield CliRunner().invoke(command_line, ["help", "terms"]).output.strip()
     yield from ("```", "", "## Commands", "")
     for command, below in _all_commands(command_line, context):
         yield from _command(command, below)

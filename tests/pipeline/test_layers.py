@@ -1027,10 +1027,10 @@ async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, s
     assert said[2:5] == [
         ("INFO", "attempt 2 follows in 0.500 s"),
         ("DEBUG", "attempt 2 started"),
-        ("DEBUG", "request finished after 2 attempts and 0.500 s: well"),
+        ("DEBUG", "request succeeded after 0.500 s (attempts: 2)"),
     ]
     attempts = 3 if streaming else 2  # with the look at the task behind a stream
-    assert said[-1] == ("DEBUG", f"call finished after {attempts} attempts and 0.500 s: well")
+    assert said[-1] == ("DEBUG", f"call succeeded after 0.500 s (attempts: {attempts})")
     assert "moon" not in caplog.text
     assert {record.name for record in records} == {"holdfast"}
 
