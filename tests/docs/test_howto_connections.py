@@ -100,7 +100,7 @@ def authorizing(monkeypatch):
 
 async def test_program_fetches_tokens(authorizing):
     server, printed = authorizing(), []
-    await execute(AUTH.block('ClientCredentials("https://id'), print=printed.append)
+    await execute(AUTH.block('scopes=["a2a"]\n)'), print=printed.append)
     assert printed == ["384,400 km"]
     assert [said["scope"] for said in server.asked] == ["a2a"]
 
@@ -335,7 +335,7 @@ def test_every_block_is_run():
         'f"Bearer {token}"',
         "SchemeCredentials(",
         "sessionId",
-        'ClientCredentials("https://id',
+        'scopes=["a2a"]\n)',
         "DeviceCode(",
         "FromCard",
         "class FromVault",
