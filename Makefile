@@ -73,6 +73,7 @@ docs: $(VENV)/.docs ## build the documentation into site/, without the network
 	rm -rf site
 	$(BIN)/sphinx-build --builder html --fresh-env --doctree-dir build/doctrees \
 		--fail-on-warning --keep-going --quiet docs site
+	find site -type d -empty -delete
 	@echo "see site/index.html"
 
 # The groups whose packages may be imported there; DEP002 is about packages that nothing imports.

@@ -342,6 +342,8 @@ SIGNATURES = {
     "minimal_agent_card": "url transports=None",
     "sign_card": "card key *key_id *algorithm='ES256' *key_url=None",
     "text_part": "text *media_type=None",
+    "Answer.from_dict": "data",
+    "Message.from_dict": "data",
     "WireValue.from_dict": "data",
     "WireValue.to_dict": "self",
     "WireValue.to_json": "self *indent=0",
@@ -694,8 +696,10 @@ CONSTRUCTORS = {
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "ReconcileStarted": "*request_id *operation *agent *message_id *timeout *error",
     "Reconciled": "*request_id *operation *agent *message_id *searched *task_id *duration",
-    "ReconnectError": "message='' *task=None **facts",
-    "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
+    "ReconnectError": "message='' *task=None *task_id=None **facts",
+    "ReconnectPolicy": (
+        "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_outage=300.0 *max_quiet=3600.0"
+    ),
     "Reconnected": "*request_id *operation *agent *task_id *number *error=None",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (

@@ -33,11 +33,15 @@ def _write_commands(_app, _docname, source):
 def _commands():
     context = click.Context(command_line, info_name="holdfast", resilient_parsing=True)
     yield from ("## Options of every command", "")
-    for section, options in groupby(_shared(command_line), key=lambda option: option.section):
+    for section, options in groupby(
+        _shared(command_line), key=lambda option: option.section
+    ):
         yield from (f"### {section}", "")
         yield from _options(options, context)
     yield from ("## Exit codes", "", "```text")
     yield CliRunner().invoke(command_line, ["help", "exit-codes"]).output.strip()
+    yield from ("```", "", "## Terms", "", "```text")
+    yield CliRunner().invoke(command_line, ["help", "terms"]).output.strip()
     yield from ("```", "", "## Commands", "")
     for command, below in _all_commands(command_line, context):
         yield from _command(command, below)
@@ -56,7 +60,9 @@ def _all_commands(group, context):
     """Yield each command below a group, and the groups among them, with their contexts."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        below = click.Context(command, info_name=name, parent=context, resilient_parsing=True)
+        below = click.Context(
+            command, info_name=name, parent=context, resilient_parsing=True
+        )
         if not command.hidden:
             yield command, below
             if isinstance(command, click.Group):
@@ -65,7 +71,12 @@ def _all_commands(group, context):
 
 def _command(command, context):
     path = context.command_path
-    yield from (f"### {path}", "", "```text", command.get_usage(context).removeprefix("Usage: "))
+    yield from (
+        f"### {path}",
+        "",
+        "```text",
+        command.get_usage(context).removeprefix("Usage: "),
+    )
     yield from ("```", "")
     yield from _texts(command.help or "")
     if isinstance(command, click.Group):
@@ -73,7 +84,9 @@ def _command(command, context):
         yield from (f"- [`{each}`](#{each.replace(' ', '-')})" for each in below)
         yield ""
     own = [each for each in command.params if not getattr(each, "section", None)]
-    yield from _options((each for each in own if isinstance(each, click.Option)), context)
+    yield from _options(
+        (each for each in own if isinstance(each, click.Option)), context
+    )
     formatter = click.HelpFormatter(width=100)
     command.format_epilog(context, formatter)
     before, _, examples = formatter.getvalue().partition("Examples:\n")
@@ -96,14 +109,20 @@ def _options(options, context):
     for option in options:
         if option.hidden:
             continue
-        value = "" if option.is_flag or option.count else f" {option.make_metavar(context)}"
+        value = (
+            "" if option.is_flag or option.count else f" {option.make_metavar(context)}"
+        )
         # The method of the library shows no value that this machine's settings have.
         extra = click.Option.get_help_extra(option, context)
         details = [f"Variable: `{name}`." for name in extra.get("envvars", ())]
         if default := extra.get("default"):
             details.append(f"Default: {_escaped(default.strip('()'))}.")
         text = " ".join([_escaped(option.help or ""), *details])
-        yield from (f"`{', '.join(option.opts)}{value}`", f": {' '.join(text.split())}", "")
+        yield from (
+            f"`{', '.join(option.opts)}{value}`",
+            f": {' '.join(text.split())}",
+            "",
+        )
 
 
 def _escaped(text):

@@ -73,7 +73,9 @@ def _mark_code(lines):
         if line and not line.startswith(" "):
             is_text = not (_SECTION.fullmatch(line) or line.startswith(("- ", "1. ")))
             in_code = line.endswith("::")
-        elif line.startswith("    ") and is_text and not in_code and not lines[index - 1]:
+        elif (
+            line.startswith("    ") and is_text and not in_code and not lines[index - 1]
+        ):
             in_code = True
             drawn = any("─" in each for each in lines[index:])
             yield from (f".. code-block:: {'text' if drawn else 'python'}", "")

@@ -24,7 +24,9 @@ _PARTS = {
 _texts = {}
 """The text of each page."""
 
-_DIRECTIVES = re.compile(r"^```\{(?:toctree|eval-rst)\}.*?^```\n?", re.DOTALL | re.MULTILINE)
+_DIRECTIVES = re.compile(
+    r"^```\{(?:toctree|eval-rst)\}.*?^```\n?", re.DOTALL | re.MULTILINE
+)
 _REFERENCE = re.compile(r"\{py:obj\}`[^`<]*<([^`>]*)>`")
 
 
@@ -49,10 +51,14 @@ def _write(app, error):
         below = sorted(page for page in pages if page.rpartition("/")[0] == folder)
         lines += [f"## {heading}", ""]
         for page in below:
-            lines.append(f"- [{env.titles[page].astext()}]({page}.html): {_summary(env, page)}")
+            lines.append(
+                f"- [{env.titles[page].astext()}]({page}.html): {_summary(env, page)}"
+            )
         lines.append("")
     (out / "llms.txt").write_text("\n".join(lines))
-    (out / "llms-full.txt").write_text("\n\n".join(_texts[page] for page in sorted(_texts)))
+    (out / "llms-full.txt").write_text(
+        "\n\n".join(_texts[page] for page in sorted(_texts))
+    )
 
 
 def _summary(env, page):

@@ -47,7 +47,9 @@ _NAMESPACES = (
 )
 """Modules whose names signatures have without their module."""
 
-_UNPACKED = re.compile(r"\*\*\w+: (?:~?typing\.)?~?Unpack\[~?(?:[\w.]+\.)?(?P<options>\w+)\]")
+_UNPACKED = re.compile(
+    r"\*\*\w+: (?:~?typing\.)?~?Unpack\[~?(?:[\w.]+\.)?(?P<options>\w+)\]"
+)
 
 
 def find(name, context="holdfast", owner=None):
@@ -88,7 +90,9 @@ def has_entry(owner, attribute):
     """Return whether a class has an entry, in which an attribute has one."""
     if not inspect.isclass(owner) or not is_public(owner):
         return False
-    return attribute in documented_members(owner) or attribute in described_attributes(owner)
+    return attribute in documented_members(owner) or attribute in described_attributes(
+        owner
+    )
 
 
 def is_foreign(name):
@@ -97,7 +101,9 @@ def is_foreign(name):
     if first in sys.stdlib_module_names or first in _LIBRARIES:
         return look_up(name) is not None
     spaces = [builtins, *(sys.modules[space] for space in _NAMESPACES)]
-    return any(hasattr(space, first) for space in spaces) and (not rest or look_up(name) is None)
+    return any(hasattr(space, first) for space in spaces) and (
+        not rest or look_up(name) is None
+    )
 
 
 @functools.cache
@@ -111,7 +117,9 @@ def plain_words():
             if inspect.isclass(value):
                 words |= attributes_of(value)
                 words |= {
-                    p for m in documented_members(value) for p in _parameters(getattr(value, m))
+                    p
+                    for m in documented_members(value)
+                    for p in _parameters(getattr(value, m))
                 }
     return words
 

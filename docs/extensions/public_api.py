@@ -30,7 +30,11 @@ _SECOND_HOMES = ("holdfast.sync", "holdfast.integrations")
 def _find_modules():
     below = pkgutil.walk_packages([str(Path(holdfast.__file__).parent)], "holdfast.")
     found = ["holdfast", *(each.name for each in below if "._" not in each.name)]
-    return [name for name in found if name != "holdfast.__main__" and name not in WITHOUT_ENTRIES]
+    return [
+        name
+        for name in found
+        if name != "holdfast.__main__" and name not in WITHOUT_ENTRIES
+    ]
 
 
 MODULES = _find_modules()
@@ -47,13 +51,17 @@ def public_names(module):
 def home_of(name):
     """Return the module that a public name belongs to; None if there is no such name."""
     homes = [module for module in MODULES if name in public_names(module)]
-    homes.sort(key=lambda module: (module == "holdfast", module.startswith(_SECOND_HOMES)))
+    homes.sort(
+        key=lambda module: (module == "holdfast", module.startswith(_SECOND_HOMES))
+    )
     return homes[0] if homes else None
 
 
 def is_public(klass):
     """Return whether a class is a public name of its module."""
-    return klass.__module__ in MODULES and klass.__name__ in public_names(klass.__module__)
+    return klass.__module__ in MODULES and klass.__name__ in public_names(
+        klass.__module__
+    )
 
 
 @functools.cache
@@ -83,7 +91,9 @@ def documented_members(klass):
     """
     if issubclass(klass, enum.Enum):
         return list(klass.__members__)
-    bases = [b for b in klass.__mro__ if b is klass or b.__module__.startswith("holdfast._")]
+    bases = [
+        b for b in klass.__mro__ if b is klass or b.__module__.startswith("holdfast._")
+    ]
     names = dict.fromkeys(
         name
         for base in bases
@@ -96,7 +106,9 @@ def documented_members(klass):
 def _has_docstring(member):
     member = getattr(member, "__func__", member)
     kinds = (property, functools.cached_property)
-    return (inspect.isroutine(member) or isinstance(member, kinds)) and bool(member.__doc__)
+    return (inspect.isroutine(member) or isinstance(member, kinds)) and bool(
+        member.__doc__
+    )
 
 
 @functools.cache
@@ -104,7 +116,9 @@ def described_attributes(klass):
     """Return the names in the section "Attributes" of a class's docstring."""
     text = inspect.cleandoc(klass.__doc__ or "") + "\n"
     section = re.search(r"^Attributes:\n((?:    .*\n|\n)*)", text, flags=re.MULTILINE)
-    return re.findall(r"^ {4}(\w+): ", section[1], flags=re.MULTILINE) if section else []
+    return (
+        re.findall(r"^ {4}(\w+): ", section[1], flags=re.MULTILINE) if section else []
+    )
 
 
 @functools.cache
@@ -122,7 +136,10 @@ def options_of(name):
     options = {}
     for klass in reversed(list(_typed_dicts(look_up(f"{home_of(name)}.{name}")))):
         options |= klass.__annotations__
-    return {name: getattr(hint, "__forward_arg__", str(hint)) for name, hint in options.items()}
+    return {
+        name: getattr(hint, "__forward_arg__", str(hint))
+        for name, hint in options.items()
+    }
 
 
 def _typed_dicts(klass):
@@ -149,10 +166,14 @@ def assignment(module, name):
     tree = _tree(module)
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if _is_assignment(node, name):
-            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            is_text = isinstance(after, ast.Expr) and isinstance(
+                after.value, ast.Constant
+            )
             return ast.unparse(node.value), after.value.value if is_text else ""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and any(each.name == name for each in node.names):
+        if isinstance(node, ast.ImportFrom) and any(
+            each.name == name for each in node.names
+        ):
             return assignment(node.module, name)
     return "", ""
 

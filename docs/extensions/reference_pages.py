@@ -23,7 +23,9 @@ from public_api import (
     public_names,
 )
 
-_FENCE = re.compile(r"^```\{public-module\} (?P<module>[\w.]+)\n```$", flags=re.MULTILINE)
+_FENCE = re.compile(
+    r"^```\{public-module\} (?P<module>[\w.]+)\n```$", flags=re.MULTILINE
+)
 
 
 def setup(app):
@@ -38,7 +40,13 @@ def _write_modules(_app, _docname, source):
 
 def _page(module):
     """Return the page of a module, in Markdown with directives of reStructuredText."""
-    yield from ("```{eval-rst}", f".. automodule:: {module}", "   :no-members:", "```", "")
+    yield from (
+        "```{eval-rst}",
+        f".. automodule:: {module}",
+        "   :no-members:",
+        "```",
+        "",
+    )
     if module not in MODULES:
         return
     names = public_names(module)

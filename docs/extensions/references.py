@@ -30,12 +30,16 @@ def _name_in_full(_app, doctree):
     """Give the short names in signatures in full, which is quicker than a search by Sphinx."""
     for node in list(doctree.findall(pending_xref)):
         if node.get("refdomain") == "py":
-            context = ".".join(filter(None, (node.get("py:module"), node.get("py:class"))))
+            context = ".".join(
+                filter(None, (node.get("py:module"), node.get("py:class")))
+            )
             target = node["reftarget"]
             value = look_up(target) if "." in target else None
             full = find(target, context, look_up(context) if context else None)
             node["reftarget"] = full or _public_name(value) or target
-            node.attributes.pop("refspecific", None)  # its presence alone starts the search
+            node.attributes.pop(
+                "refspecific", None
+            )  # its presence alone starts the search
 
 
 def _leave_as_text(_app, _env, node, content):
@@ -57,7 +61,9 @@ def _link(app, full, docname, content):
     entry = domain.objects.get(full) or domain.modules.get(full)
     if entry is None:
         return None
-    return make_refnode(app.builder, docname, entry.docname, entry.node_id, content, full)
+    return make_refnode(
+        app.builder, docname, entry.docname, entry.node_id, content, full
+    )
 
 
 def _add_everyday_names(_app, env):
@@ -76,7 +82,11 @@ def _link_code_spans(app, doctree, docname):
         name = re.sub(r"\(.*\)$", "", text)
         is_name = re.fullmatch(r"[A-Za-z_][\w.]*", name)
         ambiguous = "." not in name and name.islower() and name == text
-        if not is_name or ambiguous or isinstance(span.parent, docutils.nodes.reference):
+        if (
+            not is_name
+            or ambiguous
+            or isinstance(span.parent, docutils.nodes.reference)
+        ):
             continue
         if link := _link(app, find(name), docname, span.deepcopy()):
             span.replace_self(link)

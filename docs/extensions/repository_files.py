@@ -20,7 +20,9 @@ PAGES = {
 """Files outside of ``docs/``, and the pages that show them."""
 
 _ROOT = Path(__file__).parents[2]
-_FENCE = re.compile(r"^```\{repository-file\} (?P<path>[\w./-]+)\n```$", flags=re.MULTILINE)
+_FENCE = re.compile(
+    r"^```\{repository-file\} (?P<path>[\w./-]+)\n```$", flags=re.MULTILINE
+)
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 
 
@@ -44,10 +46,15 @@ def _with_links(text, file, page):
     """Return the text of a file with links that work on a page of the site."""
 
     def moved(link):
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(file), link["path"]))
+        target = posixpath.normpath(
+            posixpath.join(posixpath.dirname(file), link["path"])
+        )
         if target in PAGES:
-            anchor = "" if target == "README.md" else link["anchor"] or ""
-            return os.path.relpath(f"docs/{PAGES[target]}", posixpath.dirname(page)) + anchor
+            anchor = link["anchor"] or ""
+            return (
+                os.path.relpath(f"docs/{PAGES[target]}", posixpath.dirname(page))
+                + anchor
+            )
         if (_ROOT / target / "index.md").exists():
             target += "/index.md"
         return os.path.relpath(target, posixpath.dirname(page)) + (link["anchor"] or "")

@@ -45,18 +45,26 @@ def picture() -> Picture:
         width=690,
         height=bottom + 78,
     )
-    drawing.box((_X, 20), (_WIDTH, 34), ("your code: ask, stream_message, get_task …", "strong"))
+    drawing.box(
+        (_X, 20), (_WIDTH, 34), ("your code: ask, stream_message, get_task …", "strong")
+    )
     drawing.line((_X + 60, 54), (_X + 60, _TOP), kind="client", arrow=True)
     drawing.text((_X + 72, 70), "call", style="muted")
-    drawing.line((_X + _WIDTH - 60, _TOP), (_X + _WIDTH - 60, 54), kind="client", arrow=True)
-    drawing.text((_X + _WIDTH - 72, 70), "reply or A2AError", style="muted", anchor="end")
+    drawing.line(
+        (_X + _WIDTH - 60, _TOP), (_X + _WIDTH - 60, 54), kind="client", arrow=True
+    )
+    drawing.text(
+        (_X + _WIDTH - 72, 70), "reply or A2AError", style="muted", anchor="end"
+    )
     for number, (name, purpose, kind) in enumerate(LAYERS):
         y = _TOP + _STEP * number
         drawing.rectangle((_X, y), (_WIDTH, _STEP - 6), kind=kind)
         drawing.text((_X + 14, y + 20), name, style="code")
         drawing.text((_X + 190, y + 20), purpose, width=_WIDTH - 190)
     drawing.box(
-        (_X, bottom + 8), (_WIDTH, 34), ("HttpEngine or gRPC channel: the network", "strong")
+        (_X, bottom + 8),
+        (_WIDTH, 34),
+        ("HttpEngine or gRPC channel: the network", "strong"),
     )
     retry, attempt = names.index("RetryLayer"), names.index("choice")
     for first, last, label in (

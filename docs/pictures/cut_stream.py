@@ -79,7 +79,9 @@ def picture() -> Picture:
             case "lost":
                 drawing.line((_AGENT, y), (500, y), kind="bad", dashes=DASHED)
                 drawing.cross((492, y))
-                drawing.text((580, y - 6), _quoted(step.text), style="bad", anchor="middle")
+                drawing.text(
+                    (580, y - 6), _quoted(step.text), style="bad", anchor="middle"
+                )
             case "wait":
                 drawing.box((_CLIENT - 115, y - 22), (230, 28), step.text, kind="wait")
             case "held":
@@ -117,11 +119,17 @@ def _deliver(drawing: Picture, y: float, text: str) -> None:
 def _cut(drawing: Picture, y: float, text: str) -> None:
     """Draw a zigzag across the connection."""
     drawing.line(
-        *((_CLIENT + 8 + 8 * step, y - 8 + (-5 if step % 2 else 5)) for step in range(9)),
+        *(
+            (_CLIENT + 8 + 8 * step, y - 8 + (-5 if step % 2 else 5))
+            for step in range(9)
+        ),
         kind="bad",
     )
     drawing.line(
-        *((_AGENT - 8 - 8 * step, y - 8 + (-5 if step % 2 else 5)) for step in range(9)),
+        *(
+            (_AGENT - 8 - 8 * step, y - 8 + (-5 if step % 2 else 5))
+            for step in range(9)
+        ),
         kind="bad",
     )
     drawing.text((520, y - 3), text, style="bad", anchor="middle")
@@ -132,6 +140,11 @@ def _held(drawing: Picture, begin: float, end: float) -> None:
     drawing.rectangle((_CLIENT - 5, begin), (10, end - begin), kind="wait", radius=3)
     middle = (begin + end) / 2
     drawing.text(
-        (_CLIENT - 14, middle - 16), "held back until the task", style="wait", anchor="end"
+        (_CLIENT - 14, middle - 16),
+        "held back until the task",
+        style="wait",
+        anchor="end",
     )
-    drawing.text((_CLIENT - 14, middle + 2), "shows where it belongs", style="wait", anchor="end")
+    drawing.text(
+        (_CLIENT - 14, middle + 2), "shows where it belongs", style="wait", anchor="end"
+    )

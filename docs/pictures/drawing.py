@@ -61,7 +61,9 @@ class Picture:
         height: Height in pixels.
     """
 
-    def __init__(self, title: str, description: str, *, width: int, height: int) -> None:
+    def __init__(
+        self, title: str, description: str, *, width: int, height: int
+    ) -> None:
         self._title = title
         self._description = " ".join(description.split())
         self._width, self._height = width, height
@@ -91,7 +93,9 @@ class Picture:
             message = f"{text!r} leaves the picture"
             raise ValueError(message)
         place = "" if anchor == "start" else f' text-anchor="{anchor}"'
-        self._add(f'<text class="{style}" x="{x:g}" y="{y:g}"{place}>{escape(text)}</text>')
+        self._add(
+            f'<text class="{style}" x="{x:g}" y="{y:g}"{place}>{escape(text)}</text>'
+        )
 
     def box(
         self,
@@ -115,7 +119,9 @@ class Picture:
         left = {"start": x + 10, "middle": x + width / 2, "end": x + width - 10}[anchor]
         for line in lines:
             text, style = line if isinstance(line, tuple) else (line, "text")
-            self.text((left, baseline), text, style=style, anchor=anchor, width=width - 8)
+            self.text(
+                (left, baseline), text, style=style, anchor=anchor, width=width - 8
+            )
             baseline += LINE_HEIGHT
 
     def rectangle(
@@ -203,8 +209,13 @@ def _width_of(text: str, style: Style) -> float:
     size = 17 if style == "title" else _SIZE
     if style == "code":
         return 0.61 * (size - 1) * len(text)
-    widths = {**dict.fromkeys("ijl.,:;'|!()[] ", 0.36), **dict.fromkeys("mwMWQ@%→", 0.95)}
-    total = sum(widths.get(letter, 0.72 if letter.isupper() else 0.61) for letter in text)
+    widths = {
+        **dict.fromkeys("ijl.,:;'|!()[] ", 0.36),
+        **dict.fromkeys("mwMWQ@%→", 0.95),
+    }
+    total = sum(
+        widths.get(letter, 0.72 if letter.isupper() else 0.61) for letter in text
+    )
     return total * size * (1.08 if style in {"strong", "title"} else 1)
 
 

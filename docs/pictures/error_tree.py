@@ -22,9 +22,9 @@ def picture() -> Picture:
     groups = _groups()
     columns: list[list[tuple[str, list[str]]]] = [[], []]
     for name, lines in groups:
-        columns[len(columns[0]) > 0 and _height(columns[0]) >= _height(columns[1])].append(
-            (name, lines)
-        )
+        columns[
+            len(columns[0]) > 0 and _height(columns[0]) >= _height(columns[1])
+        ].append((name, lines))
     height = max(_height(column) for column in columns)
     drawing = Picture(
         "The errors of Holdfast",
@@ -34,7 +34,11 @@ def picture() -> Picture:
         height=104 + height,
     )
     drawing.box(
-        (_LEFT, 20), (_RIGHT + _WIDTH - _LEFT, 50), ("A2AError", "strong"), _FACTS, kind="client"
+        (_LEFT, 20),
+        (_RIGHT + _WIDTH - _LEFT, 50),
+        ("A2AError", "strong"),
+        _FACTS,
+        kind="client",
     )
     for x, column in zip((_LEFT, _RIGHT), columns, strict=True):
         y = 90
@@ -68,7 +72,9 @@ def _groups() -> list[tuple[str, list[str]]]:
                 for base in error.__mro__
             )
             others = [
-                base.__name__ for base in error.__bases__ if not issubclass(base, errors.A2AError)
+                base.__name__
+                for base in error.__bases__
+                if not issubclass(base, errors.A2AError)
             ]
             label = f"{class_name} ({', '.join(others)})" if others else class_name
             lines.append("\N{NO-BREAK SPACE}" * 3 * (depth - 2) + label)

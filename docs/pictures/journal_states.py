@@ -26,7 +26,12 @@ class _State(NamedTuple):
 
 
 _STATES = (
-    _State("ask() is called", "no record yet", "plain", ("nothing to resume", "nothing was sent")),
+    _State(
+        "ask() is called",
+        "no record yet",
+        "plain",
+        ("nothing to resume", "nothing was sent"),
+    ),
     _State(
         "recorded",
         "on disk: message id, agent, time",
@@ -93,10 +98,21 @@ def picture() -> Picture:
         lines: list[tuple[str, Style]] = [(title, "text" if is_done else "strong")]
         lines += [(detail, "muted")] if detail else []
         drawing.line(
-            (_LEFT + _WIDTH, y + 25), (_RIGHT, y + 25), kind="bad", dashes=DASHED, arrow=True
+            (_LEFT + _WIDTH, y + 25),
+            (_RIGHT, y + 25),
+            kind="bad",
+            dashes=DASHED,
+            arrow=True,
         )
-        drawing.text((_LEFT + _WIDTH + 52, y + 19), "crash", style="bad", anchor="middle")
-        drawing.box((_RIGHT, y), (_WIDTH, _HEIGHT), *lines, kind="plain" if is_done else "client")
+        drawing.text(
+            (_LEFT + _WIDTH + 52, y + 19), "crash", style="bad", anchor="middle"
+        )
+        drawing.box(
+            (_RIGHT, y),
+            (_WIDTH, _HEIGHT),
+            *lines,
+            kind="plain" if is_done else "client",
+        )
     drawing.text((_LEFT, bottom + 4), f"outcomes: {outcomes}", style="muted")
     drawing.text(
         (_LEFT, bottom + 24),

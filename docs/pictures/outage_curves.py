@@ -29,7 +29,9 @@ _LEFT, _RIGHT, _TOP, _STEP, _HEIGHT = 62, 736, 84, 158, 100
 
 def picture() -> Picture:
     """Return the picture."""
-    curves: dict[str, dict[str, list[float]]] = json.loads(CURVES.read_text(encoding="utf-8"))
+    curves: dict[str, dict[str, list[float]]] = json.loads(
+        CURVES.read_text(encoding="utf-8")
+    )
     bottom = _TOP + _STEP * len(curves)
     drawing = Picture(
         "What an outage costs",
@@ -38,32 +40,45 @@ def picture() -> Picture:
         width=760,
         height=bottom + 8,
     )
-    for x, (name, (kind, dashes, width)) in zip((24, 160, 298, 484), _LINES.items(), strict=True):
+    for x, (name, (kind, dashes, width)) in zip(
+        (24, 160, 298, 484), _LINES.items(), strict=True
+    ):
         drawing.line((x, 26), (x + 34, 26), kind=kind, dashes=dashes, width=width)
         drawing.text((x + 42, 31), name)
-    drawing.text((24, 56), "% of the calls that began in a second and succeeded", style="muted")
+    drawing.text(
+        (24, 56), "% of the calls that began in a second and succeeded", style="muted"
+    )
     for number, (name, lines) in enumerate(curves.items()):
         _panel(drawing, _TOP + _STEP * number, name, lines)
     drawing.text(
-        (_RIGHT, bottom - 6), "seconds since the outage began", style="muted", anchor="end"
+        (_RIGHT, bottom - 6),
+        "seconds since the outage began",
+        style="muted",
+        anchor="end",
     )
     return drawing
 
 
-def _panel(drawing: Picture, top: float, name: str, lines: dict[str, list[float]]) -> None:
+def _panel(
+    drawing: Picture, top: float, name: str, lines: dict[str, list[float]]
+) -> None:
     """Draw the curves of one outage."""
     drawing.text((_LEFT, top), name, style="strong")
     top, low = top + 12, top + 12 + _HEIGHT
     outage = int(name.split(maxsplit=1)[0])
     drawing.rectangle((_x(0), top), (_x(outage) - _x(0), _HEIGHT), radius=0)
-    drawing.text((_x(outage / 2), top + _HEIGHT / 2), "outage", style="muted", anchor="middle")
+    drawing.text(
+        (_x(outage / 2), top + _HEIGHT / 2), "outage", style="muted", anchor="middle"
+    )
     drawing.line((_LEFT, top), (_LEFT, low), (_RIGHT, low), width=1)
     for percent in (0, 50, 100):
         y = low - _HEIGHT * percent / 100
         drawing.text((_LEFT - 8, y + 5), str(percent), style="muted", anchor="end")
     for second in range(0, _SECONDS - _BEFORE, 20):
         drawing.line((_x(second), low), (_x(second), low + 4), width=1)
-        drawing.text((_x(second), low + 20), str(second), style="muted", anchor="middle")
+        drawing.text(
+            (_x(second), low + 20), str(second), style="muted", anchor="middle"
+        )
     for policies, percents in lines.items():
         kind, dashes, width = _LINES[policies]
         points = [

@@ -44,20 +44,28 @@ def picture() -> Picture:
         width=_WIDTH,
         height=bottom + 122,
     )
-    drawing.box((_LEFT + 96, 20), (180, 36), ("an attempt failed", "strong"), kind="bad")
+    drawing.box(
+        (_LEFT + 96, 20), (180, 36), ("an attempt failed", "strong"), kind="bad"
+    )
     drawing.text((450, 43), "error.retry_stopped_reason", style="code")
     middle = _LEFT + _QUESTION[0] / 2
     drawing.line((middle, 56), (middle, _TOP), arrow=True)
     for number, question in enumerate(questions):
         y = _TOP + _STEP * number
         first, second = question.lines
-        drawing.box((_LEFT, y), _QUESTION, (first, "strong"), (second, "muted"), kind="client")
+        drawing.box(
+            (_LEFT, y), _QUESTION, (first, "strong"), (second, "muted"), kind="client"
+        )
         right = _LEFT + _QUESTION[0]
         drawing.line((right, y + 23), (430, y + 23), kind="bad", arrow=True)
         drawing.text((right + 16, y + 18), "no", style="bad", anchor="middle")
-        drawing.box((430, y + 6), (314, 34), question.reason, kind="bad", anchor="start")
+        drawing.box(
+            (430, y + 6), (314, 34), question.reason, kind="bad", anchor="start"
+        )
         below = y + _STEP
-        drawing.line((middle, y + _QUESTION[1]), (middle, below), kind="good", arrow=True)
+        drawing.line(
+            (middle, y + _QUESTION[1]), (middle, below), kind="good", arrow=True
+        )
         drawing.text((middle + 10, below - 6), "yes", style="good")
     drawing.box(
         (_LEFT, bottom),
@@ -67,19 +75,26 @@ def picture() -> Picture:
         kind="wait",
     )
     drawing.line((middle, bottom + 46), (middle, bottom + 66), kind="good", arrow=True)
-    drawing.box((_LEFT + 96, bottom + 66), (180, 36), ("next attempt", "strong"), kind="good")
+    drawing.box(
+        (_LEFT + 96, bottom + 66), (180, 36), ("next attempt", "strong"), kind="good"
+    )
     drawing.text((430, bottom + 18), "Circuit open by then: another endpoint,")
     drawing.text((430, bottom + 36), "or wait until it lets a call pass.")
     return drawing
 
 
 def _as_text(questions: tuple[_Question, ...]) -> str:
-    return " ".join(f"{' '.join(each.lines)}. If not: {each.reason}." for each in questions)
+    return " ".join(
+        f"{' '.join(each.lines)}. If not: {each.reason}." for each in questions
+    )
 
 
 def _questions() -> tuple[_Question, ...]:
     """Return the questions in the order of `decide`."""
-    passing, longest = A2AError("x", transient=True, executed=False), _POLICY.max_retry_after
+    passing, longest = (
+        A2AError("x", transient=True, executed=False),
+        _POLICY.max_retry_after,
+    )
     half = BudgetPolicy().tokens / 2
     return (
         _Question(
@@ -87,7 +102,10 @@ def _questions() -> tuple[_Question, ...]:
             _reason(A2AError("x", transient=False)),
         ),
         _Question(
-            ("May the operation run again?", "a read: yes; a message: executed is False"),
+            (
+                "May the operation run again?",
+                "a read: yes; a message: executed is False",
+            ),
             _reason(A2AError("x", transient=True)),
         ),
         _Question(
@@ -103,14 +121,19 @@ def _questions() -> tuple[_Question, ...]:
         ),
         _Question(
             ("Is Retry-After short enough?", f"at most max_retry_after={longest:g} s"),
-            _reason(A2AError("x", transient=True, executed=False, retry_after=2 * longest)),
+            _reason(
+                A2AError("x", transient=True, executed=False, retry_after=2 * longest)
+            ),
         ),
         _Question(
             ("Does the wait end before the deadline?", "timeout= of the call"),
             _reason(passing, time_left=0.5),
         ),
         _Question(
-            ("Are tokens left in the retry budget?", f"more than {half:g}, or another endpoint"),
+            (
+                "Are tokens left in the retry budget?",
+                f"more than {half:g}, or another endpoint",
+            ),
             _reason(passing, within_budget=False),
         ),
     )
@@ -141,5 +164,7 @@ def _reason(
 
 def _waits() -> str:
     """Return the longest wait before each retry."""
-    *first, last = (backoff(_POLICY, number, 1.0) for number in range(1, _POLICY.max_retries + 1))
+    *first, last = (
+        backoff(_POLICY, number, 1.0) for number in range(1, _POLICY.max_retries + 1)
+    )
     return f"{', '.join(f'{wait:g}' for wait in first)} and {seconds(last)}"

@@ -51,12 +51,17 @@ def picture() -> Picture:
     x = float(_LEFT)
     for name, bound, width, kind in parts:
         drawing.box((x, 110), (width, 48), name, (bound, "muted"), kind=kind)
-        x += width + (_RIGHT - _LEFT - sum(part[2] for part in parts)) / (len(parts) - 1)
+        x += width + (_RIGHT - _LEFT - sum(part[2] for part in parts)) / (
+            len(parts) - 1
+        )
     drawing.line((122, 104), (122, 98), (514, 98), (514, 104), kind="client")
     drawing.text((318, 94), "attempt 1: Timeouts(…)", style="muted", anchor="middle")
     drawing.text((_LEFT, 180), "idle: between two pieces of the reply.", style="muted")
     drawing.text(
-        (_RIGHT, 180), "retry wait: random, at least Retry-After.", style="muted", anchor="end"
+        (_RIGHT, 180),
+        "retry wait: random, at least Retry-After.",
+        style="muted",
+        anchor="end",
     )
     drawing.box(
         (_LEFT, 196),
@@ -65,8 +70,12 @@ def picture() -> Picture:
         kind="wait",
     )
     drawing.text((_LEFT, 268), "A stream", style="title")
-    drawing.text((122, 268), "no timeout in total, unless you pass timeout=", style="muted")
-    drawing.box((_LEFT, 284), (216, 48), "connection", (f"idle: {idle} without a byte", "muted"))
+    drawing.text(
+        (122, 268), "no timeout in total, unless you pass timeout=", style="muted"
+    )
+    drawing.box(
+        (_LEFT, 284), (216, 48), "connection", (f"idle: {idle} without a byte", "muted")
+    )
     drawing.box(
         (252, 284),
         (150, 48),
@@ -88,6 +97,7 @@ def picture() -> Picture:
         f"A stream polls after {reconnect.max_reconnects} reconnects without a new event.",
     )
     drawing.text(
-        (_LEFT, 396), "The error names the timeout that expired: error.phase, error.deadline."
+        (_LEFT, 396),
+        "The error names the timeout that expired: error.phase, error.deadline.",
     )
     return drawing

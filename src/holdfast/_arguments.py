@@ -18,13 +18,16 @@ from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
 from holdfast._model.addresses import address_fault, has_user, is_http_address
+from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._model.sendable import check_json, check_sendable, check_text
 from holdfast._model.settings import check_count, check_kind, check_number, suggestion
-from holdfast._wire.http import check_headers
+from holdfast._wire.bindings import BINDINGS
+from holdfast._wire.http import check_caller_headers, check_headers
 from holdfast._wire.network_scope import AgentReach, Network, NetworkReach, network
 from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 __all__ = [
+    "check_caller_headers",
     "check_configuration",
     "check_count",
     "check_credential",
@@ -33,6 +36,7 @@ __all__ = [
     "check_headers",
     "check_hook",
     "check_hooks",
+    "check_interceptors",
     "check_items",
     "check_json_object",
     "check_kind",
@@ -44,6 +48,7 @@ __all__ = [
     "check_one_of",
     "check_options",
     "check_port",
+    "check_producer",
     "check_push_config",
     "check_rate",
     "check_seconds",
@@ -272,6 +277,31 @@ def check_hooks(name: str, values: Iterable[T], *methods: str) -> tuple[T, ...]:
     return checked
 
 
+def check_interceptors(interceptors: Iterable[T]) -> tuple[T, ...]:
+    """Check interceptors; those of the official SDK have other arguments."""
+    checked = check_items("interceptors", interceptors)
+    for interceptor in checked:
+        if any(is_of_sdk(base) for base in type(interceptor).__mro__):
+            text = (
+                f"{type(interceptor).__name__} is an interceptor of the official SDK; derive it "
+                "from holdfast.extend.Interceptor, whose before(call) returns the call and "
+                "after(call, outcome) the outcome; credentials are passed as auth="
+            )
+            raise TypeError(text)
+    return check_hooks("interceptors", checked, "before", "after")
+
+
+def check_producer(name: str, producer: object) -> None:
+    """Check a function that makes the transports of a binding; the SDK's are of another kind."""
+    if isinstance(producer, type) and any(is_of_sdk(base) for base in producer.__mro__):
+        text = (
+            f"{producer.__name__} is a transport of the official SDK: register it in a factory of "
+            f"the SDK; Holdfast's own client needs none for {', '.join(BINDINGS)}"
+        )
+        raise TypeError(text)
+    check_hooks(name, (producer,), "__call__")
+
+
 def check_observers(observers: Iterable[T]) -> tuple[T, ...]:
     """Check observers, which are called but not awaited."""
     checked = check_hooks("observers", observers, "__call__")
@@ -354,7 +384,7 @@ def check_json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, A
     if value is None:
         return None
     if not isinstance(cast("object", value), Mapping):
-        text = f"{name} must be a dict, not {type(value).__name__}"
+        text = f"{name} must be a dict, not {kind_of(value, dict)}"
         raise TypeError(text)
     copied = dict(value)
     check_json(name, copied)
@@ -371,7 +401,7 @@ def check_not_empty(name: str, value: str) -> str:
 
 def _check_filled(name: str, value: str) -> None:
     if not isinstance(cast("object", value), str):
-        text = f"{name} must be a string, not {type(value).__name__}"
+        text = f"{name} must be a string, not {kind_of(value, str)}"
         raise TypeError(text)
     if not value:
         text = f"{name} must not be empty"

@@ -153,8 +153,8 @@ JournalFailure = Literal[
 - ``"finished"``: the call has an outcome.
 - ``"taken_over"``: another process took the call over during the work on it.
 - ``"missing"``: it has no such call.
-- ``"other_agent"``: the call was recorded for an agent of another name, and this agent has no
-  task of it.
+- ``"other_agent"``: the call was recorded for other addresses (``agent``) too, and the addresses
+  of this client have no task of it.
 """
 
 CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]
@@ -210,7 +210,7 @@ class Facts(TypedDict, total=False):
         attempts: All attempts, in order.
         agent: Address that failed.
         request_id: Id of the call in the log.
-        retry_stopped_reason: Why the call was not retried.
+        retry_stopped_reason: Why there was no further retry.
         hops: Agents behind ``agent`` on the way to the failure.
         loop: Agent that occurs more than once in that chain.
         traceparent: Position of the call in a distributed trace.
@@ -254,7 +254,7 @@ class A2AError(Exception):
         retry_after: Seconds to wait before a retry, if the agent or its circuit breaker gave a
             delay.
         attempts: All attempts, in order.
-        retry_stopped_reason: Why the call was not retried, although a retry might have helped.
+        retry_stopped_reason: Why there was no further retry, although one might have helped.
         agent: Address that failed, without credentials or query.
         request_id: Id of the call in the log.
         hops: Agents behind ``agent`` on the way to the failure, nearest first; the last one
@@ -381,7 +381,9 @@ class A2AError(Exception):
             exact = "3g" if self.retry_after < 100 else "0f"  # more digits do not matter
             notes.append(f"retry after {self.retry_after:.{exact}} s")
         if self.retry_stopped_reason is not None:
-            notes.append(f"not retried: {self.retry_stopped_reason}")
+            is_retried = len(self.attempts) > 1
+            end = "no further retry" if is_retried else "not retried"
+            notes.append(f"{end}: {self.retry_stopped_reason}")
         if self.other_version is not None:
             version = self.other_version
             notes.append(
@@ -587,13 +589,16 @@ class A2AHTTPError(A2AError):
 
 
 class AuthenticationError(A2AHTTPError):
-    """The agent requires credentials, or other ones (HTTP 401).
+    """The agent requires credentials, or other ones (HTTP 401), or there is no token for it.
 
     If the card already requires credentials that the client lacks, nothing was sent.
 
     Attributes:
         schemes: Names of the card's security schemes that are required, if known.
         missing: The required schemes for which the client has no credential.
+        authorization_server: Address of the authorization server that issued no token; None if
+            none was asked. The agent was not called: ``http_status`` is the server's, and
+            ``transient`` is true if the server could not be reached or is unavailable.
     """
 
     entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
@@ -609,6 +614,7 @@ class AuthenticationError(A2AHTTPError):
         super().__init__(message, **facts)
         self.schemes: tuple[str, ...] = tuple(schemes)
         self.missing: tuple[str, ...] = tuple(missing)
+        self.authorization_server: str | None = None
 
 
 class PermissionDeniedError(A2AHTTPError):
@@ -940,14 +946,21 @@ class ReconnectError(A2AError):
     """A cut stream could not be resumed.
 
     Attributes:
-        task: The task in its last known state, if there is one.
+        task: The task in its last known state; None if it was never seen.
+        task_id: Id of the task, to resume it with `Client.subscribe_to_task` or `Client.wait`.
     """
 
     def __init__(
-        self, message: str = "", *, task: Task | None = None, **facts: Unpack[Facts]
+        self,
+        message: str = "",
+        *,
+        task: Task | None = None,
+        task_id: str | None = None,
+        **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.task = task
+        self.task_id = task_id if task is None else task.id
 
 
 class CancelUnconfirmedError(A2AError):

@@ -250,6 +250,24 @@ class Message(RedactedRepr, WireValue, frozen=True, kw_only=True):
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Convert the protocol's JSON object to a message.
+
+        Args:
+            data: The JSON object, with the protocol's names of members; unknown members are
+                ignored.
+
+        Raises:
+            ValueError: It has neither an id nor parts, or a member has the wrong type; the message
+                of the error names the member.
+        """
+        message = super().from_dict(data)
+        if not (message.message_id or message.parts):
+            text = "Object missing required fields `messageId` and `parts`"
+            raise codec.MalformedError(text)
+        return message
+
     @property
     def text(self) -> str:
         """The text parts, joined by line breaks."""

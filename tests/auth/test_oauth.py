@@ -70,6 +70,9 @@ SERVER = AuthorizationServer(
 )
 
 
+TOKENS = SERVER.token_endpoint
+
+
 class Scene:
     """A fake agent, an authorization server, and a provider between them."""
 
@@ -714,8 +717,30 @@ async def test_an_error_response_of_the_server_is_an_authentication_error(
     error = caught.value
     assert (error.executed, error.transient, error.retry_after) == (False, transient, retry_after)
     assert (error.data or {}).get("error") == code
+    assert error.authorization_server == TOKENS
+    assert error.agent.startswith(scene.agent.url)
     assert SECRET not in f"{error!r} {error} {vars(error)}"
     assert scene.shown == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "words"),
+    [
+        (away(), None, "could not be reached: refused"),
+        (answer(b"", 503), 503, "is unavailable: HTTP 503 Service Unavailable"),
+    ],
+)
+async def test_authorization_server_that_is_down_is_not_refused_credentials(reply, status, words):
+    scene = Scene()
+    scene.server.replies = [reply]
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError) as caught:
+            await client.send_message("hello")
+
+    error = caught.value
+    expected = f"could not get a token: the authorization server {TOKENS} {words}"
+    assert (error.message, error.http_status) == (expected, status)
+    assert (error.transient, error.authorization_server) == (True, TOKENS)
 
 
 async def test_a_transient_failure_of_the_server_is_retried():

@@ -561,7 +561,11 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
 @pytest.mark.parametrize(
     ("fault", "what", "why"),
     [
-        (Refuse(), "the connection was refused", "; not retried: 3 retries were made"),
+        (
+            Refuse(),
+            "the connection was refused",
+            "; 4 attempts; no further retry: the limit of 3 retries is reached",
+        ),
         (
             rate_limited(retry_after=3000),
             "HTTP 429 Too Many Requests",
@@ -1215,11 +1219,51 @@ def test_the_list_of_commands_says_what_their_own_help_says():
         assert " ".join(row[1].split()).removesuffix(".").startswith(summary.partition(". ")[0])
 
 
-@pytest.mark.parametrize(("topic", "says"), [("options", "--bearer"), ("exit-codes", "\n  143 ")])
+@pytest.mark.parametrize(
+    ("topic", "says"),
+    [("options", "--bearer"), ("exit-codes", "\n  143 "), ("terms", "\n  journal ")],
+)
 def test_help_has_topics(topic, says):
     done = holdfast("help", topic, card=None)
     assert (done.exit, done.err) == (0, "")
     assert says in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "equivalent"),
+    [
+        (("ask", "hello"), "holdfast send TEXT"),
+        (("stream",), "holdfast send --stream TEXT"),
+        (("help", "stream"), "holdfast send --stream TEXT"),
+        (("task", "wait", "t-1"), "holdfast task get --wait TASK_ID"),
+        (("help", "task", "wait"), "holdfast task get --wait TASK_ID"),
+        (("task", "push-config", "set"), "holdfast task push-config create TASK_ID URL"),
+    ],
+)
+def test_a_command_of_other_tools_is_refused_with_its_equivalent(words, equivalent):
+    done = holdfast(*words, card=None)
+    assert (done.exit, done.out) == (2, "")
+    assert done.err.splitlines()[0].startswith("Error: No such command '")
+    assert "Did you mean" not in done.err
+    assert done.err.splitlines()[-1] == f"Hint: {equivalent}"
+
+
+def test_equivalents_name_commands_that_exist():
+    for group in (app, app.commands["task"], app.commands["task"].commands["push-config"]):
+        for foreign, line in group._equivalents.items():
+            assert foreign not in group.commands
+            for command in re.split(", or holdfast ", line):
+                words = re.findall(r"^[a-z -]+(?= |$)", command.partition("--")[0])
+                named = app
+                for word in words[0].split() if words else []:
+                    named = named.get_command(None, word)
+                assert named is not None, command
+
+
+def test_help_says_what_the_timeout_limits():
+    for words, what in ((("send",), "of the command"), (("chat",), "of each call")):
+        shown = " ".join(holdfast(*words, "--help", card=None).out.split())
+        assert f"--timeout DURATION Time limit {what}" in shown
 
 
 def test_each_example_of_the_help_is_a_valid_command_line():

@@ -110,6 +110,14 @@ async def test_a_question_and_its_answer():
     assert (asked.question, answer.text) == ("Your name?", "You said: Ada")
 
 
+async def test_request_of_the_how_to_pages_is_answered_with_a_question():
+    _, client = demo()
+
+    assert (
+        await client.ask("Book a table for two.")
+    ).question == "When shall I book a table for two?"
+
+
 async def test_a_server_that_is_started_again_gives_no_task_the_id_of_one_before():
     made = []
     for _ in range(2):

@@ -489,7 +489,7 @@ def test_an_option_before_the_command_beats_the_environment():
 def test_help_shows_what_is_in_effect():
     plain = " ".join(holdfast("send", "--help", card=None).out.split())
     for default in ("default: text", "default: 15m", "default: 2s",
-                    "default: (the order of the card)"):  # fmt: skip
+                    "default: the card's order"):  # fmt: skip
         assert default in plain
     told = holdfast("send", "--help", card=None, env={"A2ACLI_TIMEOUT": "7s"})
     assert "default: 7s, from A2ACLI_TIMEOUT" in " ".join(told.out.split())
@@ -1237,7 +1237,7 @@ def test_debug_tells_on_stderr_how_it_goes_and_leaves_the_document_alone():
     assert not re.search(r"choice of the interface \S+ to .*: attempt", done.err)
     assert re.search(r"Debug: GetTask .* attempt 1 failed .* 503", done.err)
     assert re.search(r"Debug: GetTask .* attempt 2 follows in", done.err)
-    assert re.search(r"Debug: .* finished after 2 attempts and \d", done.err)
+    assert re.search(r"Debug: .* succeeded after \d.* \(attempts: 2\)", done.err)
 
 
 def test_debug_tells_what_goes_over_the_wire():

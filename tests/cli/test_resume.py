@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shlex
+import sqlite3
 
 import pytest
 from tests.kit.cli_harness import AGENT, VirtualWall, holdfast
@@ -110,6 +112,18 @@ def test_call_with_unknown_outcome_names_where_it_was_searched(left):
     assert agent.executions == {}
 
 
+def test_call_whose_task_the_agent_lost_names_the_command_that_ends_it(left):
+    left.add("m1", task_id="task-of-before", state="TASK_STATE_WORKING")
+    done = left.resume(agent=FakeAgent())
+
+    assert done.exit == 1
+    command = f"holdfast resume --journal {left.path} --forget m1"
+    assert "Hint: the agent no longer knows the task" in done.out
+    assert command in done.out
+    assert holdfast(*shlex.split(command)[1:]).exit == 0
+    assert left.resume().err == "Calls: no call is pending\n"
+
+
 def test_a_call_whose_time_is_over_once_more_stays_open(left):
     agent = slow()
     left.sent(agent, "a")
@@ -162,7 +176,7 @@ def test_a_journal_may_be_named_by_its_address(left):
 
 
 def test_an_address_of_no_journal_is_a_wrong_usage():
-    done = holdfast("resume", "--journal", "postgres://u:s3cret@db/calls")
+    done = holdfast("resume", "--journal", "mysql://u:s3cret@db/calls")
 
     assert done.exit == 2
     assert "--journal must be a file" in done.err
@@ -336,6 +350,23 @@ def test_agent_that_cannot_be_called_is_reported_and_the_others_are_called(left)
     first, second, _ = documents(done)
     assert "calls to ftp://agent.test cannot be resumed: " in first["error"]["message"]
     assert second["messageId"] == "m2"
+
+
+@pytest.mark.parametrize("words", [[], ["--agent-card", AGENT]])
+def test_calls_recorded_for_several_replicas_are_resumed_at_all_of_them(left, words):
+    agent = slow()
+    left.sent(agent, "a")
+    (message_id,) = agent.executions
+    with sqlite3.connect(left.path) as connection:
+        connection.execute("UPDATE calls SET agent = ?", (f"{AGENT} {OTHER}",))
+    network = FakeNetwork(agent, FakeAgent(url=OTHER))
+    listed = left.resume("--list", *words, "-o", "json", card=None)
+    done = left.resume(*words, "-o", "json", card=None, engine=lambda **_: network)
+
+    assert documents(listed)[0]["agent"] == f"{AGENT} {OTHER}"
+    assert (done.exit, done.err) == (0, "")
+    assert documents(done)[0]["messageId"] == message_id
+    assert len(agent.executions) == 1
 
 
 @pytest.mark.parametrize("words", [[], ["--list"], ["--list", "-o", "json"]])

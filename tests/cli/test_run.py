@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kit.cli_harness import AGENT, holdfast
+from tests.kit.cli_harness import AGENT, VirtualWall, holdfast
 from tests.kit.cli_process import BOUND, NOBODY_READS, served, start
 from tests.kit.cli_runs import Runs, echo, text_of
 
@@ -1154,6 +1154,19 @@ def test_the_progress_says_that_the_agent_limits_the_rate(tmp_path):
         "Progress: 0 of 1, 1 in flight, 30s, 0.0/h, rate limited by the agent, for 20s more: "
         "0 completed\n"
     ) in done.err
+
+
+def test_progress_counts_the_calls_that_another_process_holds(tmp_path):
+    runs, wall = Runs(tmp_path, echo(after=20)), VirtualWall()
+    assert runs("--grace", "0", lines=["a"], stops=[5], wall=wall).exit == 130
+    with sqlite3.connect(tmp_path / "calls.db") as connection:
+        lease = "(SELECT MAX(began) FROM calls) + 50"
+        connection.execute(f"UPDATE calls SET lease_until = {lease}")
+    done = runs(wall=wall)
+    assert "1 in flight, 30s, 0.0/h, 1 held by another process, which may have crashed: " in (
+        done.err
+    )
+    assert done.err.endswith("Summary: 1 completed\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")

@@ -1169,6 +1169,9 @@ def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
     assert done.exit == 0
     assert fake.paths()[1] == used
     assert "is skipped" not in done.err
+    warning = f"Warning: --transport: the card does not offer {' or '.join(preferred)}; "
+    is_replaced = bool(preferred) and not set(preferred) & set(offered)
+    assert done.err == (f"{warning}{offered[0]} is used\n" if is_replaced else "")
 
 
 def test_tx_002_a_transport_that_is_not_installed_is_skipped(monkeypatch):
@@ -1304,7 +1307,7 @@ def test_ver_001_an_older_version_that_no_card_declares_is_warned_of(words):
     fake = Fake(FakeAgent(versions=("0.3",), card=card_with(interface())))
     done = fake.run(*words, "--a2a-version", "0.3")
     assert done.exit == 0
-    assert "Warning: the card declares protocol 1.0; 0.3 was asked for" in done.err
+    assert "--a2a-version 0.3 is used, but the card declares protocol 1.0" in done.err
 
 
 @pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"]])
@@ -1500,10 +1503,10 @@ def test_default_001_transport_security_tls_on():
 @pytest.mark.parametrize(
     "shown",
     [
-        "default: (the order of the card)",
-        "Default of send and cancel",
+        "default: the card's order",
+        "the default, except of task get",
         "default: text",
-        "default: (the newest that the card declares)",
+        "default: the card's newest",
         "default: 15m",
         "default: 2s",
         "Do not verify TLS certificates; they are verified by default",

@@ -176,3 +176,17 @@ async def test_a_question_is_answered_in_the_same_task(binding):
     assert second.text == "the cheap one"
     assert second.task_id == first.task_id
     assert list(agent.tasks) == [first.task_id]
+
+
+@pytest.mark.parametrize(
+    ("data", "missing"),
+    [
+        ({}, "field `task` or `message`"),
+        ({"extensions": ["https://x.test"]}, "field `task` or `message`"),
+        ({"message": {}}, "fields `messageId` and `parts` at message"),
+        ({"task": {}}, "field `id` at task"),
+    ],
+)
+def test_an_object_without_an_answer_names_the_missing_field(data, missing):
+    with pytest.raises(ValueError, match=f"missing required {missing}$"):
+        Answer.from_dict(data)

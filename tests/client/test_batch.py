@@ -19,7 +19,7 @@ from holdfast import (
     TaskFailedError,
     connect,
 )
-from holdfast.errors import CallEndedError, RunItemChangedError
+from holdfast.errors import CallEndedError, RunItemChangedError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import (
     FakeAgent,
@@ -27,6 +27,7 @@ from holdfast.testing import (
     Refuse,
     Reset,
     Stall,
+    asks,
     completes,
     fails,
     replies,
@@ -82,6 +83,44 @@ async def test_rate_bounds_the_sends_per_second():
     await collected(connected(agent).run([str(n) for n in range(11)], rate=2))
 
     assert now() == pytest.approx(5, abs=0.1)
+
+
+async def test_rate_does_not_delay_messages_that_an_earlier_run_sent(tmp_path):
+    agent = doubles(after=0)
+    numbers = [str(n) for n in range(11)]
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(numbers, run_id="r"))
+        began = now()
+
+        results = await collected(client.run([*numbers, "x", "y"], run_id="r", rate=0.1))
+
+    assert now() - began == pytest.approx(10, abs=0.1)  # between x and y
+    assert [result.was_resumed for result in results.values()].count(True) == 11
+    assert len(agent.executions) == 13
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_a_question_is_an_error_until_it_is_answered(tmp_path, stores):
+    def books(turn):
+        return asks("When?") if turn.task is None else completes("Booked.", after=20)
+
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=stores)
+    async with connected(FakeAgent(books), journal=journal) as client:
+        first = (await collected(client.run(["Book."], run_id="r")))["0"]
+        again = (await collected(client.run(["Book."], run_id="r")))["0"]
+        assert await client.pending() == []
+        task_id = first.error.task.id
+        await client.send_message("Friday", task_id=task_id, return_immediately=True)
+        answered = (await collected(client.run(["Book."], run_id="r")))["0"]
+
+    for result in (first, again):
+        assert isinstance(result.error, TaskInputRequiredError)
+        assert result.answer is None
+        assert str(result.error).startswith(
+            f"task {task_id} needs input: When?; answer with client.ask(…, task_id={task_id!r})"
+        )
+    assert answered.answer.text == "Booked."
+    await journal.close()
 
 
 async def test_messages_are_read_only_while_a_slot_is_free():
@@ -459,11 +498,16 @@ async def test_a_call_of_a_killed_run_is_resumed_when_its_lease_ends(tmp_path):
     record = pending_record(agent, task_id=task.id, state=str(task.state))
     await begin_elsewhere(journal.path, record, lease=20)
     client = connected(agent, journal=journal)
+    run = client.run(["a"], run_id="r")
+    running = asyncio.create_task(collected(run))
+    await asyncio.sleep(19)
+    assert (run.held, run.in_flight) == (1, 1)
 
-    (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+    (result,) = (await running).values()
 
     assert result.answer.text == "aa"
     assert result.was_resumed
+    assert run.held == 0
     assert now() == pytest.approx(20, abs=1)
     assert len(agent.executions) == 1
     await client.close()
@@ -726,8 +770,8 @@ async def test_a_pending_call_of_another_agent_is_left_to_runs_that_name_that_ag
 
     assert isinstance(error, OutcomeUnknownError)
     assert (error.executed, error.search_error.reason) == (None, "other_agent")
-    advice = f"was recorded for {here.url}, but {there.url} has no task of it; pass the agent"
-    assert advice in str(error)
+    assert f"was recorded for {here.url}, but {there.url} has no task of it" in str(error)
+    assert f"; connect to {here.url}, or pass another run_id" in str(error)
     assert error.search_error.agent == here.url
     assert there.executions == {}
     assert results["0"].answer.text == "aa"

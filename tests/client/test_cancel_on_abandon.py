@@ -14,6 +14,7 @@ from holdfast import (
     DeadlineExceededError,
     OutcomeUnknownError,
     Resilience,
+    SqliteJournal,
     TaskState,
     connect,
 )
@@ -194,7 +195,7 @@ async def test_an_abandoned_reply_cancels_the_task_that_it_continues():
         left_at = now()
 
     assert states(agent) == [TaskState.CANCELED]
-    assert now() == pytest.approx(left_at, abs=0.1)  # its id is known
+    assert now() == pytest.approx(left_at + 10, abs=0.1)  # its id is known: there is no search
 
 
 async def test_an_abandoned_turn_lets_the_conversation_continue():
@@ -465,3 +466,116 @@ async def test_an_answer_after_the_abandonment_ends_the_call_in_the_journal(tmp_
         await cancelled_after(1, client.ask("hello", cancel_on_abandon=True))
         await asyncio.sleep(25)
         assert await client.pending() == []
+
+
+@pytest.mark.parametrize("fault", [None, HANGS, Stall(phase="idle")], ids=str)
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_a_canceled_task_of_a_lost_or_late_reply_ends_the_call_in_the_journal(
+    tmp_path, fault, is_late
+):
+    agent = FakeAgent(works_forever())
+    if fault is not None:
+        agent.inject(fault, on=SEND)
+    async with Connected(agent, journal=tmp_path / "calls.db") as client:
+        if is_late:
+            with pytest.raises((DeadlineExceededError, OutcomeUnknownError)):
+                await client.ask("hello", timeout=5, cancel_on_abandon=True)
+        else:
+            await cancelled_after(1, client.ask("hello", cancel_on_abandon=True))
+        await asyncio.sleep(25)
+        assert states(agent) == [TaskState.CANCELED]
+        assert await client.pending() == []
+
+
+async def test_a_canceled_reply_ends_its_call_in_the_journal(tmp_path):
+    agent = FakeAgent(lambda turn: works_forever() if turn.task else asks("when?"))
+    async with Connected(agent, journal=tmp_path / "calls.db") as client:
+        answer = await client.ask("hello")
+        agent.inject(HANGS, on=SEND)
+        asking = client.ask("Friday", task_id=answer.task.id, cancel_on_abandon=True)
+        await cancelled_after(1, asking)
+        await asyncio.sleep(25)
+        assert states(agent) == [TaskState.CANCELED]
+        assert await client.pending() == []
+
+
+async def test_an_abandoned_call_is_held_until_its_task_is_canceled(tmp_path):
+    agent = FakeAgent(works_forever(), latency=2)
+    agent.inject(HANGS, on=SEND)
+    async with Connected(agent, journal=tmp_path / "calls.db") as client:
+        await cancelled_after(5, client.ask("hello", cancel_on_abandon=True))
+        await asyncio.sleep(12)  # the search is in flight
+        assert agent.calls("CancelTask") == []
+        assert [call.is_held for call in await client.pending()] == [True]
+
+
+class Overtaken(SqliteJournal):
+    """A journal in which another process has taken over each call when its lease is renewed."""
+
+    async def renew(self, leases, lease_until, /):
+        return set()
+
+
+async def test_a_call_that_another_process_took_over_is_not_canceled(tmp_path):
+    agent = FakeAgent(works_forever())
+    journal = Overtaken(tmp_path / "calls.db", lease=30.0)
+    async with Connected(agent, journal=journal) as client:
+        async with client.stream_message("hello", cancel_on_abandon=True) as events:
+            await anext(events)
+            await asyncio.sleep(20)  # busy; another process takes the call over meanwhile
+        await asyncio.sleep(25)
+    await journal.close()
+
+    assert states(agent) == [TaskState.WORKING]
+    assert agent.calls("CancelTask") == []
+
+
+async def test_a_reply_that_the_agent_refuses_does_not_cancel_the_task_of_another_caller():
+    agent = FakeAgent(works_forever(), latency=1)
+    async with Connected(agent) as client, client.stream_message("hello") as events:
+        task = await anext(events)
+        wrong = {"task_id": task.id, "context_id": "another"}
+        with pytest.raises(A2AError, match="does not match"):
+            await client.ask("more", **wrong)
+        await cancelled_after(1.5, client.ask("more", cancel_on_abandon=True, **wrong))
+        await asyncio.sleep(10)
+
+    assert agent.calls("CancelTask") == []
+    assert states(agent) == [TaskState.WORKING]
+
+
+async def test_a_client_that_waits_for_abandoned_calls_takes_no_more_calls():
+    agent = FakeAgent(works_forever())
+    agent.inject(Stall(), on="CancelTask", times=100)
+    async with Connected(agent) as client:
+        await cancelled_after(5, client.ask("hello", cancel_on_abandon=True))
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.sleep(1)
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.ask("again", timeout=3)
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.list_tasks()
+        await closing
+
+    assert len(agent.calls(SEND)) == 1
+
+
+@pytest.mark.parametrize("how", ["within", "closed"])
+async def test_a_fan_out_that_cancels_its_tasks_leaves_no_call_pending(tmp_path, how):
+    fast = FakeAgent("a message", url="http://fast.test")
+    slow = FakeAgent(works_forever(), url="http://slow.test")
+    slow.inject(Delay(seconds=8), on=SEND)
+    agents = {"fast": fast.url, "slow": slow.url}
+    options = {"engine": FakeNetwork(fast, slow), "journal": tmp_path / "calls.db"}
+    async with Coordinator(agents, **options) as coordinator:
+        asked = coordinator.fan_out("hello", within=5, cancel_on_abandon=True)
+        if how == "within":
+            await asked
+        else:
+            async with asked:
+                async for _ in asked:
+                    break
+        assert [call.is_held for call in await coordinator.client("slow").pending()] == [True]
+        await asyncio.sleep(25)
+        assert states(slow) == [TaskState.CANCELED]
+        assert await coordinator.client("slow").pending() == []

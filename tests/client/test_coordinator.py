@@ -312,6 +312,15 @@ async def test_a_hanging_cancel_request_delays_nothing_for_long():
     assert now() == pytest.approx(15)
 
 
+async def test_too_few_answers_with_a_question_says_that_a_question_is_no_answer():
+    async with coordinating(fake("a"), fake("b", asks("Which one?"))) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello", min_results=2)
+
+    assert "b: task " in str(caught.value)
+    assert str(caught.value).endswith("; a question (TaskInputRequiredError) is not an answer")
+
+
 async def test_the_error_names_each_failure_and_is_shortened():
     agents = [fake("a"), fake("b", fails("no traffic today")), fake("c", fails("x" * 1000))]
 

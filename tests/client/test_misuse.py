@@ -112,6 +112,26 @@ WRONG = {
         lambda: connected().ask("hello", message_id="7"),
         r"TypeError: message_id is a member of the message: pass Message\(message_id=…, …\)",
     ),
+    "connect(headers=A2A-Version)": (
+        lambda: connected(headers={"A2A-Version": "0.3"}),
+        "ValueError: the header a2a-version is set by the client; pass protocol_version= to conn",
+    ),
+    "ask(headers=User-Agent)": (
+        lambda: connected().ask("hello", headers={"User-Agent": "me"}),
+        "ValueError: the header user-agent is set by the client; remove it",
+    ),
+    "connect(headers=Content-Type)": (
+        lambda: connected(headers={"content-type": "text/plain"}),
+        "the header content-type is set by the client; the binding decides it: pass bindings=",
+    ),
+    "connect(auth=Accept)": (
+        lambda: connected(auth={"Accept": "text/plain", "x-api-key": "s3cret"}),
+        "the header accept is set by the client; remove it",
+    ),
+    "A2ACardResolver(headers=Accept-Encoding)": (
+        lambda: holdfast.compat.A2ACardResolver(URL, headers={"accept-encoding": "br"}),
+        "the header accept-encoding is set by the client; remove it",
+    ),
     "an async observer": (
         lambda: connected(observers=[observe]),
         "TypeError: each of observers must be a plain function, but observe is a coroutine",

@@ -7,7 +7,7 @@ from tests.kit.pages import Page, execute
 
 import holdfast
 from holdfast import errors
-from holdfast.testing import FakeAgent, FakeNetwork, completes, fails
+from holdfast.testing import FakeAgent, FakeNetwork, asks, completes, fails
 
 PAGE = Page("docs/howto/bulk-runs.md")
 
@@ -16,10 +16,13 @@ PAGE = Page("docs/howto/bulk-runs.md")
 def agent(tmp_path, monkeypatch):
     """The agent that the blocks call, in an empty directory."""
     monkeypatch.chdir(tmp_path)
-    agent = FakeAgent(
-        lambda turn: fails() if turn.message.text == "two" else completes(turn.message.text[:-1]),
-        url="http://localhost:9999",
-    )
+
+    def behave(turn):
+        if turn.message.text.startswith("ask "):
+            return asks(turn.message.text[4:])
+        return fails() if turn.message.text == "two" else completes(turn.message.text[:-1])
+
+    agent = FakeAgent(behave, url="http://localhost:9999")
     connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
     monkeypatch.setattr(holdfast, "connect", connect)
     return agent
@@ -47,6 +50,38 @@ async def test_a_message_is_recognized_by_its_key(agent):
     assert len(agent.executions) == 2
 
 
+async def test_finished_messages_need_no_request_if_the_journal_keeps_answers(agent):
+    assert await run("answers.db") == [("0", "How far is the moon")]
+    requests = len(agent.calls("GetTask"))
+    assert await run("answers.db") == [("0", "How far is the moon")]
+
+    assert len(agent.calls("GetTask")) == requests
+
+
+async def test_finished_messages_are_fetched_again_if_the_journal_keeps_no_answers(agent):
+    await run("prompts")
+    requests = len(agent.calls("GetTask"))
+    await run("prompts")
+
+    assert len(agent.calls("GetTask")) == requests + 2
+
+
+async def test_a_question_gets_a_reply_and_its_task_has_the_answer_in_the_next_run(agent):
+    assert await run("Which day") == [("Frida",)]
+    assert await run("Which day") == [("Frida",)]
+
+    assert len(agent.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [("3600", {"0", "1"}), ("0", {"not finished: start the run again"})]
+)
+async def test_a_run_has_a_deadline(agent, seconds, expected):
+    printed = await run("asyncio.timeout", change=("3600", seconds))
+
+    assert {words[0].removesuffix(" to continue it") for words in printed} == expected
+
+
 async def test_a_run_stops_at_an_error(agent):
     await run("results.stop()", change=("until-an-error", "x"))
 
@@ -54,7 +89,13 @@ async def test_a_run_stops_at_an_error(agent):
 
 
 def test_every_block_is_run():
-    PAGE.check_complete("prompts", "items", "results.stop()")
+    PAGE.check_complete(
+        "prompts", "answers.db", "Which day", "items", "results.stop()", "asyncio.timeout"
+    )
+
+
+def test_every_block_can_be_pasted():
+    PAGE.check_pastes()
 
 
 def test_every_link_leads_somewhere():

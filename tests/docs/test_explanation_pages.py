@@ -97,6 +97,7 @@ def test_numbers_on_the_pages_are_the_defaults():
     assert f"`ReconnectPolicy.max_reconnects` ({reconnect.max_reconnects})" in STREAMS.text
     assert f"up to {reconnect.backoff:g} s, then up to 1, 2, 4, 8 and 15 s" in STREAMS.text
     assert (reconnect.max_backoff, reconnect.max_quiet) == (15, 3600)
+    assert f"for {reconnect.max_outage:g} s\n(`ReconnectPolicy.max_outage`)" in STREAMS.text
     assert f"for {reconcile.timeout:g} s, within the call's deadline" in SENT_ONCE.text
     assert f"HTTP {', '.join(refusals)}, and 503 with" in " ".join(SENT_ONCE.text.split())
     assert f"after {lease:g} s at most" in SENT_ONCE.text

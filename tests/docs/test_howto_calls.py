@@ -17,6 +17,7 @@ from holdfast.testing import (
     FakeNetwork,
     LoopbackServer,
     Plan,
+    Refuse,
     Reset,
     Step,
     asks,
@@ -53,14 +54,14 @@ async def test_call_connects_and_asks(monkeypatch):
     monkeypatch.setattr(holdfast, "connect", connect)
     printed = []
 
-    await execute(CALLS.block("async with holdfast.connect("), print=printed.append)
+    await execute(CALLS.block("import holdfast"), print=printed.append)
     names = await execute(CALLS.block("patient = "))
     await names["agent"].close()
 
     assert printed == ["384,400 km"]
 
 
-@pytest.mark.parametrize("begin", ["answer.task_id, context_id", "agent.conversation()"])
+@pytest.mark.parametrize("begin", ["task_id=answer.task_id", "agent.conversation()"])
 async def test_question_is_replied_to(begin):
     agent, questions, printed = FakeAgent(books), [], []
     await execute(
@@ -75,12 +76,12 @@ async def test_question_is_replied_to(begin):
 
 async def test_message_has_many_forms(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "cat.png").write_bytes(b"\x89PNG")
     agent = FakeAgent()
     await execute(CALLS.block("file_part"), agent=client_of(agent))
     [task] = agent.tasks.values()
-    picture, data = task.history[0].parts[1:]
-    assert (picture.media_type, picture.raw, data.data) == ("image/png", b"\x89PNG", {"n": 1})
+    file, data = task.history[0].parts[1:]
+    assert (file.media_type, file.raw) == ("text/plain", b"The moon is 384,400 km away.")
+    assert data.data == {"unit": "km"}
 
 
 async def test_operations_are_methods():
@@ -122,7 +123,7 @@ def test_default_limits_are_those_of_the_page():
     assert f"{', '.join(f'{wait:g}' for wait in waits)} s |" in CALLS.text
     assert f"| {resilience.reconcile.timeout:g} s | `ReconcilePolicy(" in CALLS.text
     assert f"| {resilience.reconnect.max_quiet:,.0f} s | `ReconnectPolicy(" in CALLS.text
-    assert f"| {resilience.reconnect.max_reconnects} without a new event" in CALLS.text
+    assert f"| after {resilience.reconnect.max_reconnects} reconnects in a row" in CALLS.text
     assert f"| {resilience.budget.tokens:g} tokens |" in CALLS.text
     assert f"| {resilience.retry.max_retries}, after" in CALLS.text
     assert f"opens after {resilience.breaker.failures} " in CALLS.text
@@ -205,16 +206,40 @@ async def test_replaced_text_begins_again():
 
 
 async def test_existing_task_is_followed():
-    agent = FakeAgent(streams("a", "b", every=5))
-    client, printed = client_of(agent), []
-    task = await client.send_message("x", return_immediately=True)
+    agent, printed = FakeAgent(streams("a", "b", every=5)), []
     await execute(
-        STREAMS.block("subscribe_to_task"),
-        agent=client,
-        task_id=task.id,
+        STREAMS.block("async with agent.subscribe_to_task(task_id) as events:\n    async for"),
+        agent=client_of(agent),
         print=lambda text, **_: printed.append(text),
     )
     assert "".join(printed) == "ab"
+
+
+async def test_stream_of_an_agent_that_stays_down_names_its_task(monkeypatch):
+    agent, printed = FakeAgent(streams("a", "b", every=5), url=HERE), []
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    agent.inject(Refuse(), on="SubscribeToTask", times=99)
+    agent.inject(Refuse(), on="GetTask", times=99)
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+
+    await execute(STREAMS.block("max_outage=60"), print=printed.append)
+
+    assert printed == ["resume later: agent.subscribe_to_task('task-1')"]
+    assert asyncio.get_running_loop().time() < 70
+
+
+async def test_task_of_an_interrupted_program_is_waited_for(monkeypatch):
+    agent, printed = FakeAgent(streams("a", "b", every=5), url=HERE), []
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+    async with holdfast.connect(HERE) as client:
+        task = await client.send_message("x", return_immediately=True)
+
+    names = {"task_id": task.id, "print": lambda *words: printed.append(words)}
+    await execute(STREAMS.block("agent.wait(task_id)"), **names)
+
+    assert printed == [("COMPLETED", "ab")]
 
 
 # ── People ───────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +275,7 @@ async def test_reply_comes_later():
     await execute(
         PEOPLE.block("# later, perhaps"), agent=client_of(FakeAgent(books)), print=printed.append
     )
-    assert printed == ["tonight"]
+    assert printed == ["When?", "tonight"]
 
 
 async def test_authorization_is_waited_for():
@@ -276,8 +301,7 @@ async def test_failed_handler_leaves_the_task_open():
 
 async def test_agent_calls_a_function():
     answers = calls(call(1, "distance", '{"body":"moon"}')), completes("384400.0 km")
-    table = {"moon": 384400.0}
-    names = await execute(TOOLS.block("ToolError"), agent=Scripted(*answers).client(), TABLE=table)
+    names = await execute(TOOLS.block("ToolError"), agent=Scripted(*answers).client())
     bounded = await execute(
         TOOLS.block("max_tool_calls=20"),
         agent=Scripted(*answers).client(),
@@ -325,8 +349,8 @@ def test_agents_are_asked_without_asyncio(monkeypatch):
 
 def test_every_block_is_run():
     CALLS.check_complete(
-        "async with holdfast.connect(",
-        "answer.task_id, context_id",
+        "import holdfast",
+        "task_id=answer.task_id",
         "file_part",
         "return_immediately=True",
         "agent.conversation()",
@@ -338,7 +362,9 @@ def test_every_block_is_run():
         "while answer.needs_input",
         "isinstance(event",
         "text_changes",
-        "subscribe_to_task",
+        "async with agent.subscribe_to_task(task_id) as events:\n    async for",
+        "max_outage=60",
+        "agent.wait(task_id)",
     )
     PEOPLE.check_complete(
         'return "tonight"',

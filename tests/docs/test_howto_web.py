@@ -7,12 +7,13 @@ import pytest
 from starlette.applications import Starlette
 from tests.kit.asgi_client import body_of
 from tests.kit.pages import Page, execute
+from tests.kit.ports import reserve_port
 from tests.kit.real_agents import LIMIT, PACKAGE, sdk_python
 
 import holdfast
 from holdfast.extend import HttpRequest
 from holdfast.push import PushReceiver
-from holdfast.testing import AsgiNetwork, FakeAgent, FakeNetwork, completes
+from holdfast.testing import AsgiNetwork
 
 PUSH = Page("docs/howto/push.md")
 WEB = Page("docs/howto/fastapi.md")
@@ -74,11 +75,18 @@ run(main())
 """
 
 
-async def test_agent_notifies_of_its_task():
-    agent = FakeAgent(completes("moon", after=100))
-    client = holdfast.connect(agent.url, engine=FakeNetwork(agent))
-    names = await execute(PUSH.block("receiver.wait"), agent=client)
-    assert names["done"].text == "moon"
+@pytest.mark.real_time
+async def test_agent_notifies_of_its_task(capsys):
+    """The page's two programs, on other ports, and with a report that takes no time."""
+    program, _, _ = PUSH.block("push_networks=").partition("asyncio.run(")
+    agent = await execute(program.replace("sleep(5)", "sleep(0)"))
+    async with asyncio.timeout(60), agent["server"].serving(port=0) as running:
+        program, _, _ = PUSH.block("receiver.wait").partition("asyncio.run(")
+        program = program.replace("http://localhost:9999", running.url)
+        program = program.replace("8000", str(reserve_port()))
+        await (await execute(program))["main"]()
+
+    assert capsys.readouterr().out == "COMPLETED The report is done.\n"
 
 
 async def test_receiver_is_mounted():
@@ -151,7 +159,7 @@ def events_in(reply):
 
 
 def test_every_block_is_run():
-    PUSH.check_complete("receiver.wait", "Mount(", "JwtPolicy(")
+    PUSH.check_complete("push_networks=", "receiver.wait", "Mount(", "JwtPolicy(")
 
 
 @pytest.mark.parametrize("page", [PUSH, WEB], ids=lambda page: page.path.stem)

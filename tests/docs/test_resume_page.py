@@ -161,6 +161,22 @@ def test_every_block_is_run():
     )
 
 
+def test_every_block_can_be_pasted():
+    PAGE.check_pastes()
+
+
+async def test_a_question_is_not_pending_and_an_idempotent_call_shows_it_again(world):
+    world.plans = {"Order one pizza.": asks("Which one?")}
+    for _ in range(2):
+        with pytest.raises(errors.TaskInputRequiredError) as caught:
+            await world.run("holdfast.RunItem")
+
+    async with world.connect(HERE, journal="calls.db") as agent:
+        assert await agent.pending() == []
+        listed = await agent.list_tasks(status=holdfast.TaskState.INPUT_REQUIRED)
+    assert [task.id for task in listed.tasks] == [caught.value.task.id]
+
+
 def test_every_link_leads_somewhere():
     PAGE.check_links()
 

@@ -46,7 +46,7 @@ async def test_each_agent_has_a_result_and_a_health(run):
     weather = FakeAgent(fails("no satellite"), url=HERE)
     news = FakeAgent(completes("Elections.", after=2), url=OTHER)
 
-    printed = await run(MANY_AGENTS.block("fan_out"), weather, news)
+    printed = await run(MANY_AGENTS.block("coordinator.health()"), weather, news)
 
     assert printed[0].startswith("weather task")
     assert "no satellite" in printed[0]
@@ -59,11 +59,30 @@ async def test_a_task_that_waits_for_input_gets_a_reply(run):
 
     agent = FakeAgent(books, url=HERE)
 
-    assert await run(MANY_AGENTS.block("TaskInputRequiredError"), agent) == ["Booked: Friday"]
+    assert await run(MANY_AGENTS.block("isinstance"), agent) == ["Booked: Friday"]
 
 
 async def test_agents_are_added_and_removed(run):
     assert await run(MANY_AGENTS.block("coordinator.add(")) == ["('weather', 'news')"]
+
+
+async def test_pending_calls_of_a_fan_out_are_resumed_by_their_message_ids(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    weather = FakeAgent(completes("Rain.", after=60), url=HERE)
+    network = FakeNetwork(weather, FakeAgent("Elections.", url=OTHER))
+    async with holdfast.connect(HERE, engine=network, journal="calls.db") as client:
+        message = {"messageId": "rome-0:weather", "parts": [{"text": "x"}]}
+        with pytest.raises(holdfast.DeadlineExceededError):
+            await client.ask(message, timeout=5)
+    block = MANY_AGENTS.block("rome-1")
+    printed = await run(block, weather, FakeAgent("Elections.", url=OTHER))
+    with pytest.raises(holdfast.NotEnoughResultsError) as caught:
+        await run(block, weather, FakeAgent("Elections.", url=OTHER))
+
+    assert printed == ["rome-0:weather Rain.", "weather Rain.", "news Elections."]
+    assert [result.error.reason for result in caught.value.results] == ["exists", "exists"]
 
 
 async def test_credentials_of_one_agent_stay_with_its_client(run):
@@ -76,8 +95,13 @@ async def test_credentials_of_one_agent_stay_with_its_client(run):
 def test_every_block_is_run():
     REPLICAS.check_complete("answer = await agent.ask", "shared_store=False")
     MANY_AGENTS.check_complete(
-        "fan_out(", "TaskInputRequiredError", "coordinator.add(", "Bearer t0ken"
+        "coordinator.health()", "isinstance", "coordinator.add(", "rome-1", "Bearer t0ken"
     )
+
+
+def test_every_block_can_be_pasted():
+    REPLICAS.check_pastes()
+    MANY_AGENTS.check_pastes()
 
 
 def test_every_link_leads_somewhere():

@@ -86,6 +86,29 @@ async def test_orchestrator_is_killed_and_resumed(monkeypatch, printed, tmp_path
     assert f"news: {headlines}" in third
 
 
+async def test_orchestrator_asks_anew_after_its_agents_lost_their_tasks(
+    monkeypatch, printed, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    practice = program("def weather")
+    main = program("holdfast.Coordinator(AGENTS")["main"]
+    runs = []
+    for restart in (1, 2):
+        agents = [
+            FakeAgent(practice[name], url=f"http://localhost:910{number}", id_suffix=f"-{restart}")
+            for number, name in ((1, "weather"), (2, "news"))
+        ]
+        reach(monkeypatch, *agents)
+        running = asyncio.create_task(main())
+        if restart == 1:
+            await asyncio.sleep(10)
+            running.cancel()
+        await asyncio.wait([running])
+        runs.append(printed())
+    assert runs[1][0].startswith("news, resumed: ")
+    assert {line.split(":")[0] for line in runs[1]} >= {"weather", "traffic", "news"}
+
+
 def test_commands_exist_and_have_these_options():
     TUTORIAL.check_commands(at_least=4)
 

@@ -624,8 +624,10 @@ async def test_the_error_is_the_sdks_own_and_says_what_was_tried():
     assert error is errors[3]
     assert error.__cause__ is cause
     assert error.__context__ is None
-    assert error.__notes__ == ["Holdfast stopped retrying after 4 tries: 3 retries were made"]
-    assert retry_facts(error) == RetryFacts(attempts=4, reason="3 retries were made")
+    assert error.__notes__ == [
+        "Holdfast stopped retrying after 4 tries: the limit of 3 retries is reached"
+    ]
+    assert retry_facts(error) == RetryFacts(attempts=4, reason="the limit of 3 retries is reached")
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)

@@ -44,6 +44,7 @@ from holdfast.testing import (
     asks,
     completes,
     fails,
+    rate_limited,
     streams,
     unavailable,
 )
@@ -267,7 +268,7 @@ async def test_a_journal_is_accepted_as_path_or_address(tmp_path, monkeypatch, j
 
 
 @pytest.mark.parametrize(
-    "journal", ["", "sqlite:///", "sqlite://calls.db", "postgres:///x", "redis://u:secret@h/0"]
+    "journal", ["", "sqlite:///", "sqlite://calls.db", "mysql:///x", "redis://u:secret@h/0"]
 )
 def test_an_address_without_a_file_is_refused(journal):
     with pytest.raises(ValueError, match=r"sqlite:///calls\.db") as caught:
@@ -504,6 +505,43 @@ async def test_a_cancelled_wait_leaves_the_call_to_be_resumed_at_once(path):
 
     assert answer.text == "42"
     assert len(agent.executions) == 1
+
+
+@both_ways
+async def test_a_call_cancelled_while_it_waits_after_a_refusal_was_not_sent(path, streaming):
+    agent = FakeAgent(completes("done"), streaming=streaming)
+    agent.inject(rate_limited(retry_after=30), on=SENDS[streaming])
+    message = Message(message_id="order-17", role=Role.USER, parts=(Part(text="hello"),))
+    async with Process(agent, path) as client:
+        await cancelled_after(5, client.ask(message))
+        assert await client.pending() == []
+        assert (await client.ask(message)).text == "done"  # the same id is accepted
+
+    assert sum(map(len, agent.executions.values())) == 1
+
+
+class Slow(BaseLayer):
+    """A layer that takes 10 s after the agent's reply."""
+
+    async def handle(self, call, call_next, /):
+        reply = await call_next(call)
+        await asyncio.sleep(10)
+        return reply
+
+
+@both_ways
+@pytest.mark.parametrize("layers", ["call_layers", "attempt_layers", "none"])
+async def test_a_call_cancelled_after_its_message_was_sent_stays_pending(path, streaming, layers):
+    agent = FakeAgent(completes("done"), streaming=streaming)
+    options = {layers: [Slow]}
+    if layers == "none":
+        agent.inject(Stall(after_execution=True), on=SENDS[streaming])
+        options = {}
+    agent.inject(rate_limited(retry_after=1), on=SENDS[streaming])
+    async with Process(agent, path, **options) as client:
+        await client.agent_card()
+        await cancelled_after(5, client.ask("hello"))
+        assert len(await client.pending()) == 1
 
 
 async def test_a_task_is_recorded_before_it_is_delivered(path):

@@ -221,9 +221,15 @@ async def test_only_one_call_of_a_label_may_have_been_sent(path, outcome):
     if outcome is not None:
         await first.update("a", 1, RecordUpdate(outcome=outcome))
 
-    with pytest.raises(JournalError, match=r"night:1 is in the journal .* message a") as caught:
+    with pytest.raises(JournalError, match=r"night:1: message a is in the journal ") as caught:
         await second.begin(record("b", label="night:1"))
 
+    if outcome is None:
+        assert "already, and its call is pending: resume it with " in str(caught.value)
+    else:
+        assert f"already, and its call is finished ({outcome}): pass another message id" in str(
+            caught.value
+        )
     assert caught.value.executed is False
     assert (caught.value.reason, caught.value.message_id) == ("exists", "a")
     await second.begin(record("c"))

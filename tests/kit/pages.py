@@ -1,6 +1,7 @@
 """Pages of the documentation: their blocks of code, which run as they stand, and their links."""
 
 import ast
+import codeop
 import inspect
 import re
 import shlex
@@ -38,6 +39,18 @@ class Page:
     def check_complete(self, *texts):
         """Each of the texts is in one block, and each block has one of them."""
         assert sorted(self.block(text) for text in texts) == sorted(self.blocks)
+
+    def check_pastes(self):
+        """Each block can be pasted, line by line, into ``python -m asyncio``."""
+        compiler = codeop.CommandCompiler()
+        compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        for block in self.blocks:
+            lines = []
+            for line in [*block.splitlines(), ""]:
+                lines.append(line)
+                if compiler("\n".join(lines)) is not None:
+                    lines = []
+            assert not any(lines), block
 
     def check_commands(self, *, at_least):
         """Each command line of the page names a command of `holdfast`, and options that it has."""

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
 from tests.kit.strategies import (
     any_text,
@@ -177,11 +178,19 @@ def test_a_missing_timestamp_has_no_time():
 @given(value=model_values)
 def test_values_survive_dicts_and_json_unchanged(value):
     kind = type(value)
+    assume(kind is not Message or value.message_id or value.parts)
 
     assert kind.from_dict(value.to_dict()) == value
     assert kind.from_dict(json.loads(value.to_json())) == value
     assert kind.from_dict(json.loads(value.to_json(indent=2))) == value
     assert json.loads(value.to_json()) == value.to_dict()
+
+
+@pytest.mark.parametrize("data", [{}, {"role": "ROLE_USER"}, {"text": "hi"}])
+def test_an_object_without_id_and_parts_is_not_a_message(data):
+    with pytest.raises(ValueError, match="missing required fields `messageId` and `parts`"):
+        Message.from_dict(data)
+    assert Message.from_dict({"messageId": "m", **data}).message_id == "m"
 
 
 @pytest.mark.rule("S26")

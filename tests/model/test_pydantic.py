@@ -52,6 +52,12 @@ def test_a_value_that_is_not_valid_is_an_error_of_the_model(value, reason):
     assert (error["loc"], error["msg"]) == (("task",), f"Value error, {reason}")
 
 
+@pytest.mark.parametrize("kind", [Answer, Message])
+def test_an_empty_object_is_refused(kind):
+    with pytest.raises(ValidationError, match="Value error, Object missing required field"):
+        TypeAdapter(kind).validate_python({})
+
+
 def test_a_union_of_types_keeps_the_type_of_a_value():
     event = TaskStatusUpdateEvent(task_id="t-1")
     assert TypeAdapter(Event).validate_python(event) is event

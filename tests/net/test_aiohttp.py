@@ -659,6 +659,9 @@ async def test_refused(make):
 
     assert (error.failure, error.executed, error.transient) == ("refused", False, True)
     assert error.message == "the connection was refused"
+    cause = error.__cause__  # the frames and exceptions of aiohttp are left out
+    assert isinstance(cause, ConnectionRefusedError)
+    assert (cause.__traceback__, cause.__cause__, cause.__context__) == (None, None, None)
     assert not progress.sent
 
 
@@ -687,7 +690,7 @@ async def test_a_dns_failure_is_transient_as_the_resolver_says():
     async with open_engine() as engine:
         error = await failing(engine.request(post(f"http://{LONG_NAME}/")), A2AConnectionError)
 
-    assert error.transient is (error.__cause__.os_error.errno != socket.EAI_NONAME)
+    assert error.transient is (error.__cause__.errno != socket.EAI_NONAME)
 
 
 @pytest.mark.parametrize("url", ["ftp://agent.example/", "http:///rpc", "http://256.1.1.1/"])

@@ -205,8 +205,9 @@ async def test_failed_call_names_its_failure_and_not_only_the_refusal():
     with pytest.raises(A2AConnectionError) as caught:
         await asyncio.gather(*(client.get_task("task-1", timeout=4) for _ in range(5)))
 
-    assert "circuit to the agent is open" in caught.value.retry_stopped_reason
+    assert caught.value.retry_stopped_reason == "the circuit to the agent is open"
     assert caught.value.attempts
+    assert "nothing was sent" not in str(caught.value)  # attempts were made
 
 
 @pytest.mark.parametrize(

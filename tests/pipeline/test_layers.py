@@ -1027,10 +1027,10 @@ async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, s
     assert said[2:5] == [
         ("INFO", "attempt 2 follows in 0.500 s"),
         ("DEBUG", "attempt 2 started"),
-        ("DEBUG", "request finished after 2 attempts and 0.500 s: well"),
+        ("DEBUG", "request succeeded after 0.500 s (attempts: 2)"),
     ]
     attempts = 3 if streaming else 2  # with the look at the task behind a stream
-    assert said[-1] == ("DEBUG", f"call finished after {attempts} attempts and 0.500 s: well")
+    assert said[-1] == ("DEBUG", f"call succeeded after 0.500 s (attempts: {attempts})")
     assert "moon" not in caplog.text
     assert {record.name for record in records} == {"holdfast"}
 
@@ -1426,7 +1426,7 @@ async def test_the_headers_of_one_call_do_not_go_with_the_card_that_many_share(b
         (
             rate_limited(),
             {"resilience": Resilience(retry=RetryPolicy(max_retries=1))},
-            "1 retry was made",
+            "the limit of 1 retry is reached",
         ),
         (rate_limited(retry_after=50), {"timeout": 20}, "waiting 50"),
         (Respond(status=404), {}, None),
@@ -1440,7 +1440,8 @@ async def test_an_error_tells_why_it_was_not_tried_again(fault, options, why):
         await connected(agent, **options).send_message("hello")
 
     assert (caught.value.retry_stopped_reason or "None").startswith(str(why))
-    assert ("not retried" in str(caught.value)) == (why is not None)
+    again = "no further retry" if len(caught.value.attempts) > 1 else "not retried"
+    assert (f"; {again}: " in str(caught.value)) == (why is not None)
 
 
 async def test_a_header_that_is_no_secret_leaves_the_agents_words_alone():

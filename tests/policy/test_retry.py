@@ -90,7 +90,9 @@ def test_no_retries_means_one_try():
 
 
 def test_single_retry_is_reported_in_the_singular():
-    assert after(busy(), RetryPolicy(max_retries=1), attempt=2) == GiveUp("1 retry was made")
+    assert after(busy(), RetryPolicy(max_retries=1), attempt=2) == GiveUp(
+        "the limit of 1 retry is reached"
+    )
 
 
 def test_a_predicate_can_say_no():

@@ -15,7 +15,7 @@ from holdfast._auth.schemes import (
 from holdfast._pipeline.credentials import AuthProvider
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._wire.credentials import Credentials
-from holdfast._wire.http import check_headers
+from holdfast._wire.http import check_caller_headers, check_headers
 from holdfast._wire.security import explain_missing_scheme
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def to_provider(
         case str():
             return StaticAuth(check_headers({"authorization": auth}))
         case Mapping():
-            headers = check_headers(auth)
+            headers = check_caller_headers(auth)
             for name, value in auth.items():
                 check_credential(f"the header {name}", value)
             return StaticAuth(headers)

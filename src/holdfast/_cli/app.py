@@ -21,7 +21,7 @@ from holdfast._cli.options.flags import (
 )
 from holdfast._cli.options.parameters import (
     EQUIVALENTS,
-    MissingAgentError,
+    HintedUsageError,
     loaded_configuration,
 )
 
@@ -76,7 +76,7 @@ _COMMANDS: Mapping[str, LazyCommand] = {
         "demo_server:demo_server", _CHECK, "Run a demo agent on this machine, until Ctrl-C."
     ),
     "server": LazyCommand(
-        "demo_server:server", _CHECK, "Do the same as demo-server, under its other name."
+        "demo_server:server", _CHECK, "Another name of demo-server, of the a2a-cli specification."
     ),
     "config": LazyCommand(
         "config:config", _TOOL, "Show the settings in effect, and their sources."
@@ -96,6 +96,25 @@ _COMMANDS: Mapping[str, LazyCommand] = {
     ),
 }
 """The commands; a test compares the summaries with the commands' own help."""
+_EQUIVALENTS: Mapping[str, str] = {
+    **dict.fromkeys(("ask", "call", "message", "invoke"), "send TEXT"),
+    "stream": "send --stream TEXT",
+    "get": "task get TASK_ID, or holdfast card get",
+    "wait": "task get --wait TASK_ID",
+    **dict.fromkeys(("subscribe", "watch", "follow"), "task subscribe --stream TASK_ID"),
+    "cancel": "task cancel TASK_ID",
+    "list": "task list",
+    "download": "task download TASK_ID",
+    "push": "task push-config receive TASK_ID",
+    "pending": "resume --list --journal FILE",
+    "batch": "run --input FILE --results FILE --journal FILE",
+    "login": "auth login",
+    "logout": "auth logout",
+    **dict.fromkeys(("discover", "validate"), "card get --validate"),
+    "check": "doctor",
+    "version": "--version",
+}
+"""Commands of other tools, and words for a task, with the command that does it here."""
 
 
 def run(arguments: Sequence[str], environment: CliEnvironment) -> int:
@@ -122,7 +141,7 @@ def run(arguments: Sequence[str], environment: CliEnvironment) -> int:
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         failure = usage(_message(error), command)
-        if isinstance(error, MissingAgentError):
+        if isinstance(error, HintedUsageError):
             failure = failure._replace(hint=error.hint)
         form = _output_format(arguments, environment, error.ctx)
         return _fail(form, failure, in_lines=in_lines, ctx=error.ctx)
@@ -219,6 +238,7 @@ def _last_value(arguments: Sequence[str], flags: str) -> str | None:
 @click.group(
     cls=LazyGroup,
     lazy=_COMMANDS,
+    equivalents=_EQUIVALENTS,
     context_settings=CONTEXT,
     invoke_without_command=True,
     no_args_is_help=True,
@@ -227,7 +247,8 @@ def _last_value(arguments: Sequence[str], flags: str) -> str | None:
         "holdfast demo-server             # in another terminal\n"
         "holdfast send -a localhost:9999 --stream 'Hello'\n"
         "holdfast help send\n"
-        "holdfast help options            # that all commands take\n"
+        "holdfast help terms              # context, part, binding, journal and others\n"
+        "holdfast help options            # that all commands take, and A2ACLI_* variables\n"
         "holdfast help exit-codes\n"
     ),
 )

@@ -206,6 +206,10 @@ def _slow(text: str, _turn: ReceivedMessage) -> Plan:
     return Plan((Step(state=TaskState.SUBMITTED), *quarters, last))
 
 
+def _book(text: str, _turn: ReceivedMessage) -> Plan:
+    return asks(f"When shall I book {text.rstrip('.') or 'it'}?")
+
+
 def _auth(text: str, _turn: ReceivedMessage) -> Plan:
     prompt = text or f"Authorize me elsewhere; in {_AUTHORIZED_AFTER_S:g} s you will have done so."
     return needs_auth(prompt, cleared_after=_AUTHORIZED_AFTER_S)
@@ -254,6 +258,7 @@ WORDS: Mapping[str, DemoCommand] = {
     "ask": DemoCommand(
         "QUESTION", "asks for input (INPUT_REQUIRED)", _says(asks, "What is your name?")
     ),
+    "book": DemoCommand("TEXT", "asks when to book it (INPUT_REQUIRED)", _book),
     "auth": DemoCommand(
         "", f"waits {_AUTHORIZED_AFTER_S:g} s for authorization (AUTH_REQUIRED)", _auth
     ),

@@ -91,6 +91,8 @@ def resume_task(error: A2AError, state: CommandState) -> str | None:
     if isinstance(error, errors.OutcomeUnknownError):
         return search_for_message(error, state)
     task: Task | None = state.task or getattr(error, "task", None)
+    if task is None and isinstance(error, errors.ReconnectError) and error.task_id is not None:
+        return state.resume_command(error.task_id)
     if task is None:
         first = "" if state.card is not None else f"{_check_address(error, state)}, or "
         return f"{first}allow more time with --timeout"
@@ -136,6 +138,9 @@ def check_reference(error: A2AError, state: CommandState) -> str | None:
 def give_credentials(error: A2AError, state: CommandState) -> str | None:
     """Return which credentials are missing, or that the given ones are wrong."""
     settings = state.settings
+    server = getattr(error, "authorization_server", None)
+    if server is not None and error.transient:
+        return "try again later; the credentials were not refused"
     if state.card is None and bearer_challenge(error.headers) is not None:
         has_token = state.auth is not None and (settings.bearer or not settings.credentials)
         reference = shlex.quote(masked_reference(str(state.reference)))

@@ -90,11 +90,18 @@ def _plain_message(error: A2AError, _state: CommandState) -> str:
     """Return an error in one line, without the hint, and without facts that its reason repeats."""
     copied, reason = copy.copy(error), error.retry_stopped_reason or ""
     copied.other_version = None
-    if f"{len(error.attempts) - 1} retries" in reason:
-        copied.attempts = ()
     if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
         copied.retry_after = None
     return str(copied)
+
+
+def _lost_stream_message(error: A2AError, state: CommandState) -> str:
+    """Return the error of a stream without the call that resumes it, which the hint replaces."""
+    copied, task_id = copy.copy(error), getattr(error, "task_id", None)
+    copied.message = error.message.replace(
+        f"; resume later with subscribe_to_task({task_id!r})", ""
+    )
+    return _plain_message(copied, state)
 
 
 def _timed_out_message(error: A2AError, state: CommandState) -> str:
@@ -270,7 +277,12 @@ _ROWS = (
         message=_reply_lost_message,
     ),
     _Row(errors.CallEndedError, "HOLDFAST_ERR_CALL_ENDED"),
-    _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=hints.resume_task),
+    _Row(
+        errors.ReconnectError,
+        "HOLDFAST_ERR_STREAM_LOST",
+        message=_lost_stream_message,
+        hint=hints.resume_task,
+    ),
     _Row(errors.VersionNotSupportedError, hint=hints.choose_version),
     _Row(errors.MethodNotFoundError, hint=hints.choose_version, before_card=False),
     _Row(

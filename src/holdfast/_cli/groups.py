@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
-from holdfast._cli.options.parameters import SettingOption, SharedFlag
+from holdfast._cli.options.parameters import HintedUsageError, SettingOption, SharedFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +40,8 @@ _NAME_COLUMNS = 12
 """Columns of the longest name that stays beside its description on a narrow terminal."""
 _INDENT_COLUMNS = 4
 """Columns by which a description below its option is indented."""
+_DEFAULT_IN_WORDS = re.compile(r"(default: )\(([^()]+)\)(?=[;\]])")
+"""A default that click puts in parentheses, because it is not a value."""
 _SUMMARY_CHARACTERS = 1_000
 """Characters of a command's description in the list of commands."""
 
@@ -59,7 +61,7 @@ class _Formatter(click.HelpFormatter):
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Write options or commands, each with its description."""
-        rows = list(rows)
+        rows = [(name, _DEFAULT_IN_WORDS.sub(r"\1\2", text)) for name, text in rows]
         if self.width < _NARROW_COLUMNS - 2:
             col_max = _NAME_COLUMNS
             if any(len(name) > _NAME_COLUMNS for name, _ in rows):
@@ -175,17 +177,53 @@ class HelpfulCommand(click.Command):
                 formatter.write_text(f"\b\n{self._examples}")
 
 
-_MORE_OPTIONS = "All common options, their variables and files: holdfast help options"
+_MORE_OPTIONS = "More options, variables: holdfast help options. Terms: holdfast help terms"
 
 
 class HelpfulGroup(HelpfulCommand, click.Group):
-    """A group of commands with such help."""
+    """A group of commands with such help.
+
+    Args:
+        args: The arguments of `click.Group`.
+        common: The shared options to list, by name.
+        equivalents: Commands of other tools, with what does the same here.
+        attributes: The keyword arguments of `HelpfulCommand`.
+    """
 
     command_class = HelpfulCommand
     group_class = type
 
-    def __init__(self, *args: Any, common: Sequence[str] = (), **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        common: Sequence[str] = (),
+        equivalents: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, common=common, **attributes)
+        self._equivalents = equivalents or {}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        Raises:
+            HintedUsageError: It is a command of other tools.
+        """
+        self.check_equivalents(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def check_equivalents(self, ctx: click.Context, name: str) -> None:
+        """Refuse a command of other tools.
+
+        Raises:
+            HintedUsageError: It says what does the same here.
+        """
+        if not ctx.resilient_parsing and name in self._equivalents:
+            raise HintedUsageError(
+                f"No such command '{name}'.", ctx, hint=f"holdfast {self._equivalents[name]}"
+            )
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, and the options."""

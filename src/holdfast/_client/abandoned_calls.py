@@ -4,10 +4,13 @@ A call with ``cancel_on_abandon=True`` is abandoned if its caller leaves its str
 cancelled, or if its deadline passes. The caller does not wait for what follows, which happens in a
 background task of the client, with a time limit for each step:
 
-1. If the message was sent and its task is not known yet, wait for the agent's first event.
-2. Close the connection, and cancel the task. If there was no event, search for the task first.
+1. If the message was sent and there was no event yet, wait for the agent's first one.
+2. Close the connection, and cancel the task. If its id is not known, search for it first.
 
-A message that was not sent is not sent any more.
+A message that was not sent is not sent any more. A reply to a task cancels that task unless the
+agent refuses the reply. Where there is a journal, the call is held until the end of this work: a
+final task or message answers it, otherwise it stays pending. A call that another client has taken
+over is left to that client.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.per_loop import PerLoop
 from holdfast._client.cancel_request import request_cancel
+from holdfast._journal.outcome import outcome_of
 from holdfast._model.operations import CANCEL_TASK
 from holdfast._policy.deadline import Deadline
 from holdfast.errors import A2AError, OutcomeUnknownError, TaskNotCancelableError
@@ -117,18 +121,30 @@ class AbandonedCall:
         return answer if _is_final(answer) else None
 
     async def _get_task_id(self) -> str | None:
-        """Return the id of the task, once the agent's first event names it; None without one."""
-        if self._opening is not None and self._calls.sent_to is not None:
-            return self._calls.sent_to
+        """Return the id of the task, once the agent's first event names it; None without one.
+
+        A reply whose outcome stays unknown counts as accepted: its task is the task that it
+        continues.
+        """
+        calls = self._calls
         try:
             async with CancelScope.within(_FIRST_EVENT_TIMEOUT_S):
                 await self._read_first_event()
-        except OutcomeUnknownError:
-            self._may_have_task = self._calls.is_late  # otherwise it was searched for
+        except OutcomeUnknownError:  # a new message was searched for, unless it is late
+            self._may_have_task = calls.is_late or calls.sent_to is not None
         except Exception as error:  # noqa: BLE001  the caller's own hooks raise any
-            was_executed = error.executed if isinstance(error, A2AError) else None
-            self._may_have_task = was_executed is not False and self._has_begun
-        return None if self._source is None else self._source.outbox.task_id
+            self._may_have_task = self._has_begun and not self._is_refusal(error)
+        task_id = None if self._source is None else self._source.outbox.task_id
+        return task_id or (calls.sent_to if self._may_have_task else None)
+
+    def _is_refusal(self, error: Exception) -> bool:
+        """Return whether an error shows that there is no task to cancel.
+
+        The task of a new message is searched for also after an error of the agent.
+        """
+        if not isinstance(error, A2AError) or self._calls.sent_to is None:
+            return isinstance(error, A2AError) and error.executed is False
+        return outcome_of(error, was_sent=False) in {"not_sent", "refused"}
 
     @property
     def _has_begun(self) -> bool:
@@ -168,11 +184,13 @@ class AbandonedCall:
         deadline = Deadline(name="cancel", timeout=_CANCEL_TIMEOUT_S, at=at)
         scope = calls.scope.follow_up(deadline)
         try:
+            await self._check_not_taken_over()
             if task_id is None:
                 found = await calls.find_task(None, deadline)
                 if found.state.is_terminal:
                     return found
                 task_id = found.id
+                await self._check_not_taken_over()
             name = f"task {task_id} of an abandoned call"
             with calls.client.observed(scope, CANCEL_TASK.name):
                 request = CancelTaskRequest(id=task_id)
@@ -183,6 +201,11 @@ class AbandonedCall:
         except Exception as error:  # noqa: BLE001  the caller's own layers raise any
             logger.warning("%s was not canceled: %s", name, error)
         return None
+
+    async def _check_not_taken_over(self) -> None:
+        """Check that the call is not another client's by now: see `HeldCall`."""
+        if self._calls.call is not None:
+            await self._calls.call.check_not_taken_over()
 
 
 def _is_final(answer: Task | Message | None) -> TypeGuard[Task | Message]:

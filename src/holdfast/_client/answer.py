@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from holdfast._model.codec import MalformedError
+from holdfast._model.error_values import one_line
 from holdfast._model.redacted_repr import RedactedRepr, short_repr
 from holdfast.errors import (
     A2AConnectionError,
@@ -11,6 +13,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     TaskCanceledError,
     TaskFailedError,
+    TaskInputRequiredError,
     TaskRejectedError,
     TaskTerminalError,
 )
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
 
     from holdfast.errors import Attempt
 
-__all__ = ["Answer", "raise_for_outcome"]
+__all__ = ["Answer", "input_required", "raise_for_outcome"]
+
+_MAX_QUESTION_CHARS = 500
+"""Characters of a task's question that an error quotes; the task has all of it."""
 
 
 class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
@@ -39,6 +45,27 @@ class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
     task: Task | None = None
     message: Message | None = None
     extensions: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Convert the JSON object that `to_dict` returns to an answer.
+
+        Args:
+            data: The JSON object; unknown members are ignored.
+
+        Raises:
+            ValueError: It has neither a task nor a message, or a member is missing or has the
+                wrong type; the message of the error names the member.
+        """
+        answer = super().from_dict(data)
+        if answer.task is None and answer.message is None:
+            text = "Object missing required field `task` or `message`"
+            raise MalformedError(text)
+        message = answer.message
+        if message is not None and not (message.message_id or message.parts):
+            text = "Object missing required fields `messageId` and `parts`"
+            raise MalformedError(text, "message")
+        return answer
 
     @property
     def text(self) -> str:
@@ -99,6 +126,23 @@ _ERROR_TYPES: dict[TaskState, type[TaskTerminalError]] = {
     TaskState.REJECTED: TaskRejectedError,
     TaskState.CANCELED: TaskCanceledError,
 }
+
+
+def input_required(
+    task: Task, question: str, *, client: str = "client", agent: str | None = None
+) -> TaskInputRequiredError:
+    """Return the error of a task that waits for input, where only a completed one is a result.
+
+    Args:
+        task: The task.
+        question: The agent's question.
+        client: The expression that returns the client of the agent.
+        agent: Address of the agent.
+    """
+    quoted = one_line(question, _MAX_QUESTION_CHARS)
+    advice = f"answer with {client}.ask(…, task_id={task.id!r})"
+    message = f"task {task.id} needs input: {f'{quoted}; ' if quoted else ''}{advice}"
+    return TaskInputRequiredError(message, task=task, executed=True, agent=agent)
 
 
 def raise_for_outcome(

@@ -33,7 +33,7 @@ from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import card_checker
 from holdfast._wire.bindings import PROTOCOL_VERSION, codec_for, protocol_headers
 from holdfast._wire.credentials import check_credentials, with_query
-from holdfast._wire.http import HttpRequest, check_headers, presentable
+from holdfast._wire.http import HttpRequest, check_caller_headers, presentable
 from holdfast._wire.limits import card_limits
 from holdfast._wire.network_scope import NetworkReach, NetworkScope, innermost, scope_of_host
 from holdfast._wire.origins import origin, origin_and_aliases
@@ -123,7 +123,7 @@ class BareClient:
         self.limits = limits
         self._resilience = msgspec.structs.replace(Resilience.off(), timeouts=timeouts)
         self._auth = to_provider(auth)
-        self._headers = check_headers(headers)
+        self._headers = check_caller_headers(headers)
         self._endpoints = Endpoints()
         self._secrets = Secrets()
         self._transport = self._make_transport(engine, self._resilience)

@@ -13,7 +13,7 @@ import msgspec
 from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._aio.closing import ClosingContext
 from holdfast._arguments import check_not_empty
-from holdfast._client.answer import Answer
+from holdfast._client.answer import Answer, input_required
 from holdfast._client.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
 
@@ -53,9 +53,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         key: The key of its `RunItem`. A message without a `RunItem` has its index as key, counted
             from 0, as text.
         answer: The answer.
-        error: The reason why there is no answer: an `A2AError`, such as `RunItemChangedError` if
-            an earlier run sent another message under this key; or the ValueError or TypeError
-            of an invalid message.
+        error: The reason why there is no answer: an `A2AError`, such as `TaskInputRequiredError`
+            if the agent asks a question (continue its ``task`` with `Client.ask`), or
+            `RunItemChangedError` if an earlier run sent another message under this key; or the
+            ValueError or TypeError of an invalid message.
         duration: Seconds that the message took in this run.
         was_resumed: Whether an earlier run sent the message, or may have sent it; False by
             default.
@@ -109,6 +110,14 @@ class BulkRun(ClosingContext):
     def in_flight(self) -> int:
         """The number of messages in flight."""
         return len(self._in_flight)
+
+    @property
+    def held(self) -> int:
+        """The number of messages in flight whose calls another client holds in the journal.
+
+        That client may have crashed: then the calls are resumed when their leases end.
+        """
+        return 0 if self._records is None else self._records.held
 
     def __aiter__(self) -> Self:
         return self
@@ -200,10 +209,14 @@ class BulkRun(ClosingContext):
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
         item = await reject_self_cancellation(anext(self._items, None))
-        if item is not None:
+        if item is not None and self._interval_s and not await self._was_sent(item):
             await asyncio.sleep(max(0.0, self._next_send_at - loop.time()))
             self._next_send_at = max(self._next_send_at, loop.time()) + self._interval_s
         return item
+
+    async def _was_sent(self, item: RunItem) -> bool:
+        """Return whether an earlier run has sent the message, so that the rate does not apply."""
+        return self._records is not None and await self._records.was_sent(item.key)
 
     def _outcome(self, task: asyncio.Task[T]) -> T | None:
         """Return the result of a finished task; if it raised, keep the error and stop the run."""
@@ -247,6 +260,8 @@ class BulkRun(ClosingContext):
                         if is_recorded_elsewhere or refusal.reason not in {"exists", "taken_over"}:
                             raise
                         is_recorded_elsewhere = True  # another client has recorded this message
+            if answer.task is not None and answer.needs_input:
+                error, answer = input_required(answer.task, answer.question), None
         except A2AError as failure:
             error = failure
         return RunResult(

@@ -59,10 +59,13 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, deadline=deadline)
 
     def follow_up(self, deadline: Deadline) -> CallScope:
-        """Return the scope of a call of its own that carries the same."""
+        """Return the scope of a call of its own that carries the same, after an abandoned call."""
         group = self.call_group
         call_group = CallGroup(
-            secrets=group.secrets, is_observed=group.is_observed, loop=group.loop
+            secrets=group.secrets,
+            is_observed=group.is_observed,
+            is_abandoned=True,
+            loop=group.loop,
         )
         return msgspec.structs.replace(
             self, deadline=deadline, call_group=call_group, consumers=()

@@ -15,6 +15,7 @@ from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._arguments import (
     check_hook,
     check_hooks,
+    check_interceptors,
     check_items,
     check_iterable,
     check_json_object,
@@ -122,15 +123,17 @@ class Client(ClosingContext):
     async def close(self) -> None:
         """End the calls in flight, and close the connections unless the engine is borrowed.
 
-        Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
-        RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
-        meanwhile; the first of these errors is raised at the end. Can be called twice. Tasks of
-        calls that were abandoned before (``cancel_on_abandon``) are canceled first, which takes up
-        to 20 s if their agents do not answer.
+        Later calls raise a RuntimeError at once. Then the tasks of calls that were abandoned
+        (``cancel_on_abandon``) are canceled, which takes up to 20 s if their agents do not answer;
+        calls in flight may finish meanwhile, but send no further messages. After that they get 1 s
+        to finish and raise an `A2AConnectionError`. Everything is closed even if a caller-supplied
+        layer or transport raises meanwhile; the first of these errors is raised at the end. Can be
+        called twice.
 
         Raises:
             TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
         """
+        self._core.refuse_calls()
         await close_in_turn(
             (self._core.abandoned, self._core, *self._owned), seconds=_CLOSE_TIMEOUT_S
         )
@@ -163,7 +166,7 @@ class Client(ClosingContext):
             ValueError: The client has another source of credentials already.
             TypeError: The argument is not an interceptor.
         """
-        added = check_hooks("interceptors", (interceptor,), "before", "after")
+        added = check_interceptors((interceptor,))
         self._core.add_interceptors(added)
 
     # ── State ────────────────────────────────────────────────────────────────────────────────
@@ -531,11 +534,17 @@ class Client(ClosingContext):
 
         Each message is sent as by `ask`, and its failure is its result. With a journal and a
         ``run_id``, a run whose process was killed is resumed by the same call with the same
-        messages: calls that were sent are resumed, results that are recorded are not requested
-        again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
-        with the same ``run_id`` share the work, and each yields every result. If another message
-        was sent under the key of a message, its result is a `RunItemChangedError`. An exception of
-        a consumer or another hook ends the run.
+        messages: calls that were sent are resumed, and no message is sent twice, unless
+        ``on_unknown`` allows it. The answer of a finished message comes from the journal if that
+        stores messages (``SqliteJournal(path, store_messages=True)``). Otherwise its task is
+        fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
+        or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
+        the same ``run_id`` share the work, and each yields every result. If another message was
+        sent under the key of a message, its result is a `RunItemChangedError`. If the agent asks
+        a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
+        hook ends the run.
+
+        A run has no deadline of its own: end it with `BulkRun.stop` or `BulkRun.close`.
 
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
@@ -543,8 +552,8 @@ class Client(ClosingContext):
                 `RunItem`.
             run_id: Name of the run in the journal; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
-            rate: Largest number of messages to begin per second, more than 0; None, the default,
-                for no limit.
+            rate: Largest number of messages to send per second, more than 0; None, the default,
+                for no limit. Messages that an earlier run sent are not delayed.
             poll_interval: Seconds between two polls of a task; the first polls are quicker; more
                 than 0, 2 by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
@@ -641,11 +650,15 @@ class Client(ClosingContext):
             cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, before the task is terminal or
                 needs input. The caller does not wait: the client cancels the task in the
-                background, and `Client.close` waits for that. If the task's id is unknown, the
-                client waits up to 10 s for the first event, and then searches for the task as for
-                a lost reply; the request to cancel has 10 s. If both fail, the agent continues
-                with the task, and a warning is logged. A message that was not sent by then is not
-                sent. False by default.
+                background, and `Client.close` waits for that. Without an event so far, the client
+                waits up to 10 s for the first one. If the task's id is still unknown, it searches
+                for the task as for a lost reply; the request to cancel has 10 s. If both fail, the
+                agent continues with the task, and a warning is logged. A reply to a task
+                (``task_id``) cancels that task, unless the agent refuses the reply; if the agent
+                does not answer it within the 10 s, the task is canceled. A message that was not
+                sent by then is not sent. A call that is recorded in a journal is held until then:
+                a canceled task ends it, otherwise it stays pending; a call that another process
+                has taken over is not canceled. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's

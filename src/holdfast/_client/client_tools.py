@@ -273,7 +273,7 @@ class ToolLoop:
         tool_results = await wait_until(
             deadline.at, self._run_all(calls), lambda: self._deadline_error(task, calls)
         )
-        if self._core.is_closed:
+        if self._core.is_closing:
             text = f"the client was closed while tools ran for task {task.id}"
             raise A2AConnectionError(text, failure="closed", executed=True, agent=self._core.agent)
         self._turn_count += 1

@@ -15,7 +15,7 @@ from holdfast._client.targets import (
     as_targets,
     load_given_card,
 )
-from holdfast._journal.agent_name import agent_name
+from holdfast._journal.agent_name import agent_name, name_of_replicas
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_values import presentable
 from holdfast._net.engine import EngineWithin
@@ -491,7 +491,7 @@ def _journaling(
         return None
     from holdfast._journal.writer import Journaling  # few clients have a journal
 
-    return Journaling(journal, _name_of(agents))
+    return Journaling(journal, name_of_replicas(agents))
 
 
 def _engine_within(
@@ -568,8 +568,3 @@ def _shown(agent: str | Path | AgentCard) -> str:
     if isinstance(agent, AgentCard):
         agent = agent.supported_interfaces[0].url
     return presentable(agent) if isinstance(agent, str) else str(agent)
-
-
-def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:
-    """Return the name of an agent in a journal; a list of replicas has one name."""
-    return " ".join(sorted(map(agent_name, agents)))

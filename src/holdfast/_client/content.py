@@ -14,10 +14,11 @@ import msgspec
 
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_json_object, check_kind, check_not_empty
-from holdfast._model.codec import MalformedError
+from holdfast._model.codec import MalformedError, from_builtins
 from holdfast._model.dicts import to_message_v1
+from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._model.sendable import check_sendable, check_text
-from holdfast._model.settings import check_count, kind_of
+from holdfast._model.settings import check_count
 from holdfast.types import Message, Part, Role
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ def to_message(
         raise ValueError(text)
     for number, part in enumerate(message.parts, start=1):
         _check_part(part, number)
+    check_kind("the role of the message", message.role, (Role, str))
     check_sendable("message", message)
     return msgspec.structs.replace(
         message,
@@ -276,6 +278,8 @@ def _from_content(content: object) -> Message:
             return _from_document(cast("Mapping[str, Any]", content))
         case bytes() | bytearray():
             pass
+        case _ if is_of_sdk(type(content)):
+            pass  # its pydantic models are iterable
         case Iterable():
             items = cast("Iterable[object]", content)
             return Message(parts=tuple(_to_part(item) for item in items))
@@ -288,7 +292,7 @@ def _from_content(content: object) -> Message:
 def _from_document(document: Mapping[str, Any]) -> Message:
     document = to_message_v1(document)
     try:
-        return Message.from_dict(document)
+        return from_builtins(document, Message)  # text and ids may come from other arguments
     except MalformedError as error:
         text = f"the message is not valid: {error}"
         raise ValueError(text) from None

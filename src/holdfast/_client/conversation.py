@@ -517,7 +517,7 @@ class _Replies:
     async def _send_reply(self, task: Task, reply: Message) -> ResumableStream:
         self._unsent = None
         try:
-            if self._calls.client.is_closed:
+            if self._calls.client.is_closing:
                 text = "the client was closed"
                 raise A2AConnectionError(text, failure="closed", executed=False)
             return await self._send(task, reply)

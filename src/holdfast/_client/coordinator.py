@@ -78,25 +78,28 @@ class Coordinator(ClosingContext):
     of an agent is open, calls to that agent fail immediately with a `CircuitOpenError`.
 
     Args:
-        agents: A mapping of names to agents: anything that `connect` accepts, or a `Client`, which
-            the coordinator uses but does not close. Or a list of addresses, which are also the
-            names. Empty by default; `add` adds agents later.
+        agents: A mapping of names to agents: anything that `connect` accepts, such as an address,
+            or a list of addresses for an agent with replicas; or a `Client`, which keeps its own
+            options, such as its ``journal`` and ``observers``, and which the coordinator does not
+            close. Or a list of addresses, one for each agent, which are also the names. Empty by
+            default; `add` adds agents later.
         concurrency: Messages in flight at the same time; at least 1, 100 by default. A message
             holds its slot until it is answered; others wait in a queue, in which fan-outs take
-            turns. If there are several agents, no agent may hold more slots than it leaves free,
-            so that an agent that hangs cannot take all of them. As many hanging agents as there
-            are slots still can: set it higher than the number of agents that may hang.
-        options: Options of `connect`, which apply to every agent: ``auth``, ``timeout`` (seconds,
-            900 by default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
-            ``require_signature``, ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``,
-            ``env``, ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
-            ``protocol_version``, ``allow_legacy``, ``transport_producers``,
-            ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
-            ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
-            ``credential_origins``, ``allowed_networks``, ``reach``, ``interceptors``,
-            ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``. Pass clients if
-            ``auth`` or ``headers`` differ between agents. The coordinator closes an ``engine`` or
-            ``journal`` that it created itself.
+            turns. If there are several agents, an agent gets another slot only while more slots
+            are free than it holds already, so that one agent that hangs takes at most half of
+            them. Many hanging agents together can take all: set it higher than the number of
+            agents that may hang.
+        options: Options of `connect`, which apply to every agent that is not a `Client`: ``auth``,
+            ``timeout`` (seconds, 900 by default), ``card_ttl`` (seconds, 300 by default),
+            ``card_verifier``, ``require_signature``, ``resilience``, ``limits``, ``engine``,
+            ``tls``, ``shared``, ``env``, ``url``, ``tenant``, ``bindings``,
+            ``supported_protocol_bindings``, ``protocol_version``, ``allow_legacy``,
+            ``transport_producers``, ``grpc_channel_factory``, ``configuration``, ``streaming``,
+            ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``, ``headers``,
+            ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
+            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
+            an ``engine`` or ``journal`` that it created itself.
 
     Raises:
         ValueError: An address, a name or an option is not valid.
@@ -205,7 +208,9 @@ class Coordinator(ClosingContext):
 
         Calls to the agent that are in flight or wait for a slot end with an `A2AConnectionError`;
         the agent does not cancel its tasks. With a caller-supplied client, calls in flight
-        continue to their end.
+        continue to their end. Like `Client.close`, this takes up to 20 s if tasks of calls that
+        were abandoned (``cancel_on_abandon``) are being canceled and the agent does not answer;
+        new calls to the agent are refused at once.
 
         Args:
             name: The name of the agent.
@@ -455,7 +460,7 @@ def _named(
     addresses = check_items("agents", agents)
     for address in addresses:
         if not isinstance(cast("object", address), str):
-            text = f"{requirement}, not of {type(address).__name__}; name it, as {{name: agent}}"
+            text = f"{requirement}, not of {type(address).__name__}; pass {{name: agent}}"
             raise TypeError(text)
         if "?" in address:
             text = (

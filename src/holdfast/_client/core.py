@@ -150,7 +150,8 @@ class ClientCore:
         endpoint: The endpoint that was called last; None before the first call.
         subscribing_is_safe: Whether a subscription leaves the agent's task unchanged; None until
             an agent has answered.
-        is_closed: Whether it takes no more calls.
+        is_closing: Whether it takes no more calls.
+        is_closed: Whether the calls in flight end, too.
         streams: The open streams, by the ids of their tasks.
         abandoned: The calls whose tasks are being canceled.
     """
@@ -209,14 +210,21 @@ class ClientCore:
         self._configuration = configuration
         self._name = env.new_id()
         self._numbers = count(1)
-        self.is_closed = False
+        self.is_closing = self.is_closed = False
         self._closing = PerLoop(asyncio.Event)
         self._watchdogs = PerLoop(Watchdog)
         self.streams: dict[str, WeakSet[ResumableStream]] = {}
         self.abandoned = AbandonedCalls()
 
+    def refuse_calls(self) -> None:
+        """Refuse new calls, and messages of calls in flight; their other requests pass."""
+        self.is_closing = True
+        if self.journaling is not None:
+            self.journaling.refuse_calls()
+
     async def close(self) -> None:
-        """Refuse further calls, wake calls that wait between requests, and close all layers."""
+        """Refuse all requests, wake calls that wait between requests, and close all layers."""
+        self.refuse_calls()
         self.is_closed = True
         self._closing.here().set()
         journaling = () if self.journaling is None else (self.journaling,)
@@ -561,9 +569,9 @@ class ClientCore:
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
-        if self.is_closed:
-            self.check_open()
         call_group = scope.call_group
+        if self.is_closing and self._refuses(operation, call_group):
+            self.check_open()
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
         is_message = operation.name in SEND_NAMES and call_group.operation not in SEND_NAMES
         if call_group.operation is None or is_message:
@@ -590,8 +598,14 @@ class ClientCore:
             progress=progress,
         )
 
+    def _refuses(self, operation: Operation[P, R], call_group: CallGroup) -> bool:
+        """Return whether a client that is closing refuses a request."""
+        is_new = call_group.operation is None and not call_group.is_abandoned
+        return self.is_closed or is_new or operation.name in SEND_NAMES
+
     def check_open(self) -> None:
-        if self.is_closed:
+        """Raise a RuntimeError if the client takes no more calls."""
+        if self.is_closing:
             text = "the client is closed"
             raise RuntimeError(text)
 

@@ -226,6 +226,8 @@ class EventStream:
                 await cancel_and_wait(opening)
                 if self._source is not None:
                     await self._source.close()
+                if self._calls.call is not None:
+                    await self._calls.call.release()
             raise
 
     def _abandons(

@@ -11,7 +11,7 @@ from holdfast._aio.closing import ClosingContext
 from holdfast._client.named_agent import cancelled_result, join_some
 from holdfast._model.error_values import one_line
 from holdfast._policy.deadline import Deadline
-from holdfast.errors import NotEnoughResultsError
+from holdfast.errors import NotEnoughResultsError, TaskInputRequiredError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
@@ -236,11 +236,15 @@ def _not_enough(
     errors = [(result.agent, result.error) for result in failed if result.error is not None]
     is_unexecuted = len(failed) == len(results) and all(e.executed is False for _, e in errors)
     reasons = [f"{agent}: {_reason(error)}" for agent, error in errors]
+    if any(isinstance(error, TaskInputRequiredError) for _, error in errors):
+        hint = "; a question (TaskInputRequiredError) is not an answer"
+    else:
+        hint = ""
     answered = len(results) - len(failed)
     have = "has" if answered == 1 else "have"
     return NotEnoughResultsError(
         f"{answered} of {len(results)} {have} answered, but min_results requires {min_results}; "
-        f"{join_some(reasons, _MAX_FAILURES_SHOWN)}",
+        f"{join_some(reasons, _MAX_FAILURES_SHOWN)}{hint}",
         results=results,
         executed=False if is_unexecuted else None,
         transient=any(error.transient for _, error in errors),

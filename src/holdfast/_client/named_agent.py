@@ -11,17 +11,17 @@ import msgspec
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_url
-from holdfast._client.answer import Answer
+from holdfast._client.answer import Answer, input_required
 from holdfast._client.client import Client, asking
 from holdfast._client.connect import connect
+from holdfast._client.content import from_sdk
 from holdfast._client.targets import AgentTarget
-from holdfast._model.error_values import one_line
+from holdfast._model.sdk_values import kind_of
 from holdfast._wire.http import presentable
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
-    TaskInputRequiredError,
 )
 from holdfast.types import AgentCard
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast._client.options import ConnectOptions, SendOptions
     from holdfast._pipeline.admission import Admission, AdmissionQueue
     from holdfast._policy.deadline import Deadline
-    from holdfast.types import Message, Task
+    from holdfast.types import Message
 
 __all__ = [
     "AgentHealth",
@@ -42,9 +42,6 @@ __all__ = [
     "cancelled_result",
     "join_some",
 ]
-
-_MAX_QUESTION_CHARS = 500
-"""Characters of a task's question that an error quotes; the task has all of it."""
 
 _MAX_HOLDERS_SHOWN = 3
 """Agents with calls in concurrency slots that an error names at most."""
@@ -149,11 +146,12 @@ class NamedAgent:
             TypeError: The target is of a type that `connect` does not accept.
         """
         is_list = isinstance(agent, Sequence) and not isinstance(agent, str | bytes)
-        for target in cast("Sequence[object]", agent) if is_list else (agent,):
+        for given in cast("Sequence[object]", agent) if is_list else (agent,):
+            target = from_sdk(given, AgentCard)
             if not isinstance(target, str | Path | AgentCard | Mapping):
                 text = (
                     f"the agent {self.name!r} must be a URL, a Path, an AgentCard, a dict, a list "
-                    f"of these or a Client, not {type(target).__name__}"
+                    f"of these or a Client, not {kind_of(target)}"
                 )
                 raise TypeError(text)
         if not agent:
@@ -230,8 +228,12 @@ class NamedAgent:
                 if needs_slot:
                     admission.leave(self.name)
             if answer.task is not None and answer.needs_input:
-                url = client.stats().url
-                error = self._input_required_error(answer.task, answer.question, url=url)
+                error = input_required(
+                    answer.task,
+                    answer.question,
+                    client=f"coordinator.client({self.name!r})",
+                    agent=client.stats().url,
+                )
                 answer = None
         except A2AError as failure:
             error = failure
@@ -279,14 +281,6 @@ class NamedAgent:
             )
         finally:
             recording.cancel()
-
-    def _input_required_error(
-        self, task: Task, question: str, *, url: str | None
-    ) -> TaskInputRequiredError:
-        quoted = one_line(question, _MAX_QUESTION_CHARS)
-        advice = f"answer with coordinator.client({self.name!r}).ask(…, task_id={task.id!r})"
-        message = f"task {task.id} needs input: {f'{quoted}; ' if quoted else ''}{advice}"
-        return TaskInputRequiredError(message, task=task, executed=True, agent=url)
 
 
 def _seconds_since(moment: float) -> float:

@@ -17,7 +17,7 @@ from holdfast._arguments import (
 )
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._policy.reconcile import OnUnknown
-from holdfast._wire.http import Timeouts, check_headers
+from holdfast._wire.http import Timeouts, check_caller_headers
 
 if TYPE_CHECKING:
     import os
@@ -143,7 +143,7 @@ def check_call_options(
     else:
         checked["extensions"] = check_extension_uris(extensions)
     if (headers := options.get("headers")) is not None:
-        checked["headers"] = check_headers(headers)
+        checked["headers"] = check_caller_headers(headers)
     return checked
 
 

@@ -15,7 +15,7 @@ from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import found_task, outcome_unknown
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
-from holdfast._journal.records import owner_of, unknown_here
+from holdfast._journal.records import missing_replicas, owner_of, unknown_here
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.types import Message, Role, SendMessageRequest, TaskState
@@ -372,7 +372,7 @@ def resumed_stream(
         if on_claim is not None:
             on_claim(call)
         try:
-            task_id = await call.while_held(_find(call, core, streams, journaling.agent))
+            task_id = await call.while_held(_find(call, core, streams, journaling))
             owner = owner_of(call.record, message)
             return await call.while_held(streams.subscribe_to(task_id, owner=owner)())
         except BaseException as error:
@@ -382,21 +382,22 @@ def resumed_stream(
     return EventStream(streams, begin)
 
 
-async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: str) -> str:
+async def _find(
+    call: HeldCall, core: ClientCore, streams: StreamCalls, journaling: Journaling
+) -> str:
     """Return the id of the task that the message created.
 
-    If the call was sent to an agent of another name, which may be the same agent, the task has to
-    prove that it belongs to the message: another agent may use the same id for another task.
+    If the call was sent to an agent of other addresses, which may be the same agent, the task has
+    to prove that it belongs to the message: another agent may use the same id for another task.
 
     Args:
         call: The call.
         core: Makes the requests.
         streams: The deadline, and what each of the requests carries.
-        agent: The name of the queried agent in the journal.
+        journaling: The journal, and the name of the queried agent in it.
     """
     record = call.record
-    is_here = record.agent == agent
-    if is_here and record.state is not None and record.task_id is not None:
+    if journaling.is_own(record) and record.state is not None and record.task_id is not None:
         return record.task_id
     message = Message(
         message_id=record.message_id,
@@ -426,8 +427,8 @@ async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: s
     task = found_task(lost_reply, search)
     if task is None:
         error = outcome_unknown(lost_reply, search)
-        if not is_here and error.search_error is None:
-            error.search_error = unknown_here(record, agent)  # keeps the call pending
+        if missing_replicas(record, journaling.agent) and error.search_error is None:
+            error.search_error = unknown_here(record, journaling.agent)  # keeps the call pending
             error.message = f"{error.search_error.message}. {error.message}"
         raise error from error.search_error
     return task.id

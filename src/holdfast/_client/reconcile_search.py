@@ -219,17 +219,18 @@ class Reconciliation:
             seconds: How long it took.
             is_begun: Whether a request was made.
         """
-        named = "; ".join(self.searched)
+        searched = [location for location in self._locations if location.looks or location.trouble]
+        named = "; ".join(location.description for location in searched)
         error = self.step.error if isinstance(self.step, Inconclusive) else None
-        if any(location.looks for location in self._locations):
-            if error is None:
-                outcome = (
-                    f"took {seconds:.3g} s and found nothing, which does not prove that the "
-                    "message was not executed"
-                )
-            else:
-                outcome = f"was not finished after {seconds:.3g} s: {error.message}"
-            return f"The search of {named} {outcome}"
+        looks = max(location.looks for location in self._locations)
+        if looks and error is None:
+            searches = "1 search" if looks == 1 else f"{looks} searches"
+            return (
+                f"{searches} in {seconds:.3g} s found no task of the message, which does not "
+                f"prove that it was not executed; searched: {named}"
+            )
+        if looks and error is not None:
+            return f"The search of {named} was not finished after {seconds:.3g} s: {error.message}"
         if named:
             failed = [location for location in self._locations if location.trouble]
             return "; ".join(

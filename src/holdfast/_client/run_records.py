@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
+from holdfast._client.event_stream import EventStream
 from holdfast._client.pending import resumed_stream
+from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import stored
-from holdfast._journal.records import label_of, owner_of
+from holdfast._journal.records import explain_missing_task, label_of, owner_of
 from holdfast._model.digest import message_digest
 from holdfast.errors import (
     A2AError,
@@ -40,6 +42,10 @@ class RunRecords:
         journaling: The journal with the records.
         run_id: Names the run.
         poll_interval: Seconds between two polls of a task.
+
+    Attributes:
+        held: Number of messages that wait for another holder of their call, which may have
+            crashed.
     """
 
     def __init__(
@@ -48,11 +54,20 @@ class RunRecords:
         self._core = core
         self._journaling = journaling
         self._run_id = run_id
+        self.held = 0
         self._poll_interval = poll_interval
 
     def label(self, key: str) -> str:
         """Return the label of a message in the journal: see `label_of`."""
         return label_of(self._run_id, key)
+
+    async def was_sent(self, key: str) -> bool:
+        """Return whether a message was sent before, or may have been; False if unknown."""
+        try:
+            record = await self._journaling.find_label(self.label(key))
+        except JournalError:
+            return False
+        return record is not None and record.outcome != "not_sent"
 
     async def find(self, key: str, message: Message, deadline: Deadline) -> EarlierSend | None:
         """Return the earlier send of a message; None if it was not sent.
@@ -85,7 +100,7 @@ class RunRecords:
                 executed=False,
             )
         return EarlierSend(
-            record, self._core, self._journaling, self._poll_interval, message=message
+            record, self._core, self._journaling, self._poll_interval, run=self, message=message
         )
 
 
@@ -99,9 +114,11 @@ class EarlierSend:
         journaling: Journaling,
         poll_interval: float,
         *,
+        run: RunRecords,
         message: Message,
     ) -> None:
         self._record = record
+        self._run = run
         self._message = message
         self._core = core
         self._journaling = journaling
@@ -124,9 +141,13 @@ class EarlierSend:
         """
         record = self._record
         while (outcome := record.outcome) is None:
-            record = await self._journaling.wait_until_free(
-                record.message_id, scope.deadline, waits_for_holder=True
-            )
+            self._run.held += 1
+            try:
+                record = await self._journaling.wait_until_free(
+                    record.message_id, scope.deadline, waits_for_holder=True
+                )
+            finally:
+                self._run.held -= 1
             if record.outcome is None:
                 events = resumed_stream(
                     record,
@@ -147,14 +168,25 @@ class EarlierSend:
         result = await self._result(record, outcome, scope)
         if isinstance(result, Message):
             return Answer(message=result)
+        if not result.state.is_settled:
+            return await self._continued(result, scope)
         with scope.hiding_secrets():
             raise_for_outcome(result)
         return Answer(task=result)
 
+    async def _continued(self, task: Task, scope: CallScope) -> Answer:
+        """Wait for a task that works again, because its question was answered."""
+        streams = StreamCalls(
+            self._core, scope, poll_interval=self._poll_interval, until_deadline=True
+        )
+        owner = owner_of(self._record, self._message)
+        async with EventStream(streams, streams.subscribe_to(task.id, owner=owner)) as events:
+            return await events.result()
+
     async def _result(
         self, record: CallRecord, outcome: CallOutcome, scope: CallScope
     ) -> Task | Message:
-        """Return the answer of a finished call."""
+        """Return the answer of a finished call; a question may have been answered since."""
         if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"the outcome of message {record.message_id} is unknown, as an earlier run "
@@ -163,15 +195,25 @@ class EarlierSend:
                 context_id=record.context_id,
             )
         was_answered = outcome == "answered"
+        recorded: Message | Task | None = None
         if was_answered and record.result is not None:
             kind: type[Message | Task] = Message if record.state is None else Task
-            return stored(record.result, kind, record.message_id)
+            recorded = stored(record.result, kind, record.message_id)
+            if isinstance(recorded, Message) or recorded.state.is_terminal:
+                return recorded
         if was_answered and record.state is not None and record.task_id is not None:
-            task = await self._task(record, record.task_id, scope)
+            try:
+                task = await self._task(record, record.task_id, scope)
+            except TaskNotFoundError:
+                if recorded is None:
+                    raise
+                return recorded
             if task is not None:
                 return task
+        if recorded is not None:
+            return recorded
         detail = "" if record.detail is None else f" ({record.detail})"
-        target = "" if record.agent == self._journaling.agent else f" to {record.agent}"
+        target = "" if self._journaling.is_own(record) else f" to {record.agent}"
         raise CallEndedError(
             f"the call of message {record.message_id}{target} has already ended: "
             f"{outcome}{detail}, but its answer is not stored; it was not sent again",
@@ -183,15 +225,17 @@ class EarlierSend:
 
     async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:
         """Return the task that answered a call; None if the call went to another agent."""
-        is_here = record.agent == self._journaling.agent
+        is_here = self._journaling.is_own(record)
         try:
             task = await self._core.get_task(task_id, scope)
             owner = owner_of(record, self._message)
             await self._journaling.note_later(owner, task)
             owner.check(task)
         except A2AError as error:
-            if not is_here and isinstance(error, TaskNotFoundError):
-                return None
+            if isinstance(error, TaskNotFoundError):
+                if not is_here:
+                    return None
+                explain_missing_task(error, record, self._journaling.agent)
             error.executed = True  # the message was executed, even if this request failed
             raise
         return task if is_here or task.context_id == record.context_id else None

@@ -179,7 +179,10 @@ class SendOperation:
         try:
             return await call.while_held(work())
         except BaseException as error:
-            await call.record_error(error)
+            if isinstance(error, A2AError) or self.is_sent:
+                await call.record_error(error)
+            else:  # cancelled, or ended by a hook of the caller
+                await call.record_not_sent(error)
             raise
 
     @property
@@ -422,11 +425,11 @@ class SendOperation:
         if not may or wait >= self._scope.deadline.remaining(asyncio.get_running_loop().time()):
             return False
         await core.pause(wait)
-        return not core.is_closed
+        return not core.is_closing
 
     async def _is_context_refused(self, error: A2AError) -> bool:
         """Return whether the message may be sent again, without the client's context id."""
-        if self._scope.call_group.is_abandoned:
+        if self._scope.call_group.is_abandoned or self._core.is_closing:
             return False
         return await is_context_refused(self._request, error, self._core, self._scope)
 

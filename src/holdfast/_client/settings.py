@@ -18,6 +18,7 @@ from holdfast._arguments import (
     check_extension_uris,
     check_hook,
     check_hooks,
+    check_interceptors,
     check_items,
     check_kind,
     check_methods,
@@ -37,7 +38,7 @@ from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
-from holdfast._wire.http import check_headers
+from holdfast._wire.http import check_caller_headers
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import Network, NetworkReach
 from holdfast.types import SendMessageConfiguration
@@ -203,12 +204,12 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
     check_methods("env", env, "wall", "random", "new_id")
     if shared is not None:
         check_kind("shared", shared, Endpoints)
-    checked_headers = check_headers({} if headers is None else headers)
+    checked_headers = check_caller_headers({} if headers is None else headers)
     extensions = check_extension_uris(options.get("extensions", ()))
     timeout = check_seconds("timeout", options.get("timeout", CALL_TIMEOUT))
     card_ttl = options.get("card_ttl", CARD_TTL)
     check_duration("card_ttl", card_ttl)
-    interceptors = check_hooks("interceptors", options.get("interceptors", ()), "before", "after")
+    interceptors = check_interceptors(options.get("interceptors", ()))
     provider = one_provider(to_provider(options.get("auth")), interceptors)
     consumers = check_hooks("consumers", options.get("consumers", ()), "__call__")
     observers = check_observers(options.get("observers", ()))

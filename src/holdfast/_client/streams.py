@@ -201,6 +201,8 @@ class StreamCalls:
     async def _begin(
         self, sending: SendOperation, make: Callable[..., StreamMachine]
     ) -> ResumableStream:
+        if self.cancel_on_abandon and sending.call is not None:
+            sending.call.hold_after_errors()  # until its task is canceled: see `AbandonedCall`
         if await self._are_streams_offered():
             try:
                 opened = await sending.open()

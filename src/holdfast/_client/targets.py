@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from holdfast._arguments import check_hooks, check_items, check_kind, check_not_empty, check_url
+from holdfast._arguments import check_items, check_kind, check_not_empty, check_producer, check_url
 from holdfast._client.content import from_sdk
 from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
 from holdfast._model.extras import missing_extra
 from holdfast._model.grpc_addresses import grpc_address, is_of_grpc_alone
+from holdfast._model.sdk_values import kind_of
 from holdfast._model.sendable import check_text
-from holdfast._model.settings import kind_of
 from holdfast._pipeline.interfaces import Route, choose_interfaces
 from holdfast._wire.bindings import (
     BINDINGS,
@@ -236,7 +236,7 @@ def check_transport_producers(
     check_kind("transport_producers", producers, Mapping)
     for label, producer in producers.items():
         check_not_empty("the name of a binding in transport_producers", label)
-        check_hooks("transport_producers", (producer,), "__call__")
+        check_producer("transport_producers", producer)
     # Cards write the names of bindings in either case; the built-in names match in both, too.
     upper = {label: label.upper() for label in producers}
     return {

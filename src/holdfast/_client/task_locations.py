@@ -110,11 +110,17 @@ class TaskLocation(msgspec.Struct, kw_only=True):
     answers: int = 0
 
     def __str__(self) -> str:
-        times = "" if self.looks == 1 else f", {self.looks} times"
+        return self._described(f", {self.looks} times" if self.looks > 1 else "")
+
+    @property
+    def description(self) -> str:
+        """The location, and what prevented a complete read of it, if anything did."""
+        return self._described("")
+
+    def _described(self, times: str) -> str:
         short = ", not all of them" if self.is_cut_short else ""
-        if not self.trouble:
-            return f"{self.name}{times}{short}"
-        return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
+        trouble = f" ({self.trouble})" if self.trouble else ""
+        return f"{self.name}{times}{short}{trouble}"
 
     def read(self, *, is_cut_short: bool) -> None:
         """Note a complete read."""

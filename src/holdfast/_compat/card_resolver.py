@@ -38,7 +38,7 @@ from holdfast._signatures.verifier import (
     card_checker,
     check_card_verifier,
 )
-from holdfast._wire.http import check_headers
+from holdfast._wire.http import check_caller_headers
 from holdfast._wire.limits import Limits
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError
@@ -125,7 +125,7 @@ class A2ACardResolver(ClosingContext):
                 "value, a dict of headers or an AuthProvider"
             )
             raise TypeError(text)
-        self._headers = check_headers({} if headers is None else headers)
+        self._headers = check_caller_headers({} if headers is None else headers)
         self._timeout = check_seconds("timeout", timeout)
         self._env = env
         self._server = Endpoints().of(
@@ -202,7 +202,7 @@ class A2ACardResolver(ClosingContext):
             params=location,
             request_id=self._env.new_id(),
             deadline=Deadline(name="call", timeout=seconds, at=now + seconds),
-            headers={**self._headers, **check_headers({} if headers is None else headers)},
+            headers={**self._headers, **check_caller_headers({} if headers is None else headers)},
             endpoint=self._server,
             auth=self._auth,
             reach=self._reach,

@@ -14,6 +14,7 @@ from holdfast._arguments import (
     check_items,
     check_kind,
     check_not_empty,
+    check_producer,
     check_url,
 )
 from holdfast._client.connect import connect
@@ -171,7 +172,7 @@ class ClientFactory:
             TypeError: An argument has the wrong type.
         """
         check_not_empty("label", label)
-        check_hooks("producers", (producer,), "__call__")
+        check_producer("producers", producer)
         self._producers[label] = producer
 
     def create(

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from holdfast._model.settings import check_kind
 from holdfast._stream.fold import TaskFold, check_same_task
 from holdfast.errors import InvalidAgentResponseError
-from holdfast.types import Message, TaskStatusUpdateEvent
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from holdfast._stream.fold import TaskUpdate
     from holdfast._wire.limits import Limits
-    from holdfast.types import Event, Task
+    from holdfast.types import Event
 
 __all__ = ["ClientTaskManager"]
 
 E = TypeVar("E", bound="Event")
+
+
+_EVENTS = (Task, TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
 
 
 class ClientTaskManager:
@@ -112,6 +116,7 @@ class ClientTaskManager:
 
     def _add(self, event: TaskUpdate) -> None:
         """Fold an event into the task."""
+        check_kind("event", event, _EVENTS, or_else=" or another event")
         self._check_same_context(event.context_id)
         self._fold.add(event)
         self._context_id = self._context_id or event.context_id

@@ -6,21 +6,31 @@ Rules:
 - The well-known path of the card is not part of the name; nor is a slash at the end.
 - A query may hold a key, so it is replaced by a digest in place of the fragment; such a name is
   not used as an address by mistake.
+- Replicas have one name, of their sorted names. Two names are of one agent if they have an address
+  in common, so that an agent keeps its calls if replicas are added or removed.
 """
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from holdfast._model.operations import CARD_PATHS
 from holdfast._wire.origins import canonical_origin
 from holdfast.types import AgentCard
 
-__all__ = ["agent_name", "is_address"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["addresses_in", "agent_name", "is_address", "is_same_agent", "name_of_replicas"]
 
 _QUERY_PREFIX = "#query-"
+
+_NEXT_ADDRESS = re.compile(r" (?=/|[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:\\)")
+"""The space before the next replica in a name; other spaces are part of the name of a file."""
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -50,6 +60,21 @@ def agent_name(agent: str | Path | AgentCard) -> str:
     if parts.query:
         name += f"{_QUERY_PREFIX}{blake2b(parts.query.encode(), digest_size=8).hexdigest()}"
     return name + (f"#{parts.fragment}" if parts.fragment else "")
+
+
+def name_of_replicas(agents: Iterable[str | Path | AgentCard]) -> str:
+    """Return the name of an agent with one or several replicas, in any order."""
+    return " ".join(sorted({agent_name(agent) for agent in agents}))
+
+
+def addresses_in(name: str) -> list[str]:
+    """Return the names of the replicas in an agent's name."""
+    return _NEXT_ADDRESS.split(name)
+
+
+def is_same_agent(name: str, other: str) -> bool:
+    """Return whether two names have an address in common."""
+    return not set(addresses_in(name)).isdisjoint(addresses_in(other))
 
 
 def is_address(name: str) -> bool:

@@ -19,7 +19,8 @@ from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
-from holdfast.errors import A2AConnectionError, A2AError, JournalError
+from holdfast._journal.records import explain_missing_task
+from holdfast.errors import A2AConnectionError, A2AError, JournalError, TaskNotFoundError
 from holdfast.types import Task
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class HeldCall:
         self._has_failed = False  # of the last update
         self._recorded_state: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
+        self._is_released_by_errors = True
         self._withholds = False
         self._withheld: RecordUpdate | None = None
         leases.add(self)
@@ -136,18 +138,26 @@ class HeldCall:
     async def record_error(self, error: BaseException) -> None:
         """Record the error that ended the call; after an error of the wait alone it stays pending.
 
-        If the call was taken over, ``error.executed`` is corrected: the message may have been
-        sent before.
+        If the call was taken over, the error is corrected: the message may have been sent before,
+        and its task may be at a replica that the client no longer has.
         """
         is_claimed = self.record.generation > 1
         was_sent = is_claimed or self._recorded_state[1] is not None
         if is_claimed and isinstance(error, A2AError) and error.executed is False:
             error.executed = None if self.record.state is None else True
+        if is_claimed and isinstance(error, TaskNotFoundError):
+            explain_missing_task(error, self.record, self._leases.agent)
         outcome = outcome_of(error, was_sent=was_sent)
         if outcome is None:
-            await self.release()
+            if self._is_released_by_errors:
+                await self.release()
         else:
             await self.finish(RecordUpdate(outcome=outcome, detail=self._detail(error)))
+
+    async def record_not_sent(self, error: BaseException) -> None:
+        """Record that the call ended before its message was sent."""
+        detail = f"{type(error).__name__} before the message was sent"
+        await self.finish(RecordUpdate(outcome="not_sent", detail=detail))
 
     def _detail(self, error: BaseException) -> str:
         """Return an error in one line, without its message if messages are not stored."""
@@ -156,6 +166,10 @@ class HeldCall:
             return f"{kind}: {error}"
         code = getattr(error, "code", None)
         return kind if code is None else f"{kind} ({code})"
+
+    def hold_after_errors(self) -> None:
+        """Hold the call also after an error that shows no outcome, until `release`."""
+        self._is_released_by_errors = False
 
     def release(self) -> Awaitable[None]:
         """Release the call without an outcome, so that any client may resume it.
@@ -184,6 +198,17 @@ class HeldCall:
         """Keep the outcome out of the journal until `deliver`; until then the call is held."""
         self._withholds = True
 
+    async def check_not_taken_over(self) -> None:
+        """Check that no other client has taken the call over.
+
+        Raises:
+            JournalError: Another client has.
+        """
+        if not self._is_over and self._leases.is_stale:
+            await self._leases.renew()
+        if self._new_holder:
+            raise self._taken_over()
+
     async def check_withheld(self) -> None:
         """Check that a withheld outcome is still this client's to deliver.
 
@@ -193,10 +218,7 @@ class HeldCall:
         """
         if self._withheld is None:
             return
-        if not self._is_over and self._leases.is_stale:
-            await self._leases.renew()
-        if self._new_holder:
-            raise self._taken_over()
+        await self.check_not_taken_over()
         if self._is_over:
             message_id = self.record.message_id
             text = f"the client was closed before the outcome of message {message_id} was yielded"
@@ -254,10 +276,12 @@ class Leases:
 
     Args:
         journal: Stores the calls.
+        agent: The name of the client's agent; see `name_of_replicas`.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, agent: str) -> None:
         self.journal = journal
+        self.agent = agent
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
         self._renewed_at = 0.0

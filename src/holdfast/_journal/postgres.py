@@ -21,6 +21,7 @@ from holdfast._journal.protocol import (
     CallRecord,
     RecordUpdate,
     TokenUse,
+    already_recorded,
     damaged,
     refused_claim,
 )
@@ -57,7 +58,8 @@ _LEASE_END = f"least({_NOW} + make_interval(secs => %(lease)s), '9999-12-31'::ti
 _READ = (
     ", ".join(_STORED) + ", extract(epoch FROM began)::float8, "
     "greatest(0, extract(epoch FROM lease_until))::float8, "
-    f"greatest(0, extract(epoch FROM lease_until - {_NOW}))::float8"
+    "CASE WHEN outcome IS NULL "
+    f"THEN greatest(0, extract(epoch FROM lease_until - {_NOW})) ELSE 0 END::float8"
 )
 _READ_MEMBERS = (*_STORED, "began", "lease_until", "lease_left")
 
@@ -228,18 +230,27 @@ class PostgresJournal:
             begun = await self._server.run(insert)
             if begun is not None:
                 return begun
-            earlier = None if record.label is None else await self.find_label(record.label)
+            earlier = await self._earlier(record)
         except JournalError as error:
             error.executed = False
             raise
-        raise self._exists(record, earlier)
+        if earlier is None or earlier.outcome == "not_sent":  # since then
+            return await self.begin(record)
+        is_label = earlier.message_id != record.message_id
+        raise already_recorded(
+            earlier.message_id,
+            earlier.outcome,
+            journal=self.name,
+            label=record.label if is_label else None,
+        )
 
-    def _exists(self, record: CallRecord, labelled: CallRecord | None) -> JournalError:
-        is_label = labelled is not None and labelled.outcome != "not_sent"
-        message_id = labelled.message_id if labelled and is_label else record.message_id
-        what = f"{record.label} (message {message_id})" if is_label else f"message {message_id}"
-        text = f"{what} is in the journal {self._server.shown} already"
-        return JournalError(text, reason="exists", message_id=message_id, executed=False)
+    async def _earlier(self, record: CallRecord) -> CallRecord | None:
+        """Return the call that has the message or the label of a new one."""
+        if record.label is not None:
+            labelled = await self.find_label(record.label)
+            if labelled is not None and labelled.outcome != "not_sent":
+                return labelled
+        return await self.find(record.message_id)
 
     def _forget(self, connection: Connection) -> None:
         """Delete records beyond their retention, at intervals."""

@@ -29,6 +29,7 @@ __all__ = [
     "RepairableJournal",
     "TokenJournal",
     "TokenUse",
+    "already_recorded",
     "damaged",
     "lease_end",
     "refused_claim",
@@ -49,8 +50,10 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         message_id: Id of the message that the call sends; each message has one record.
-        agent: The agent's name, the same for all of its addresses. It omits the parts of an
-            address that may be secret, so it is for comparison, and not always a usable address.
+        agent: The agent's name, the same for all spellings of its address; for replicas, the names
+            of all of them, sorted and separated by spaces. A client finds the calls whose name has
+            an address in common with its own. The name omits the parts of an address that may be
+            secret, so it is not always a usable address.
         began: When `Journal.begin` recorded the call, by the store's clock, which may have been
             set since. It is set by the journal.
         context_id: The context of the conversation; None if unknown.
@@ -240,7 +243,7 @@ class Journal(Protocol):
         Damaged records are included, and marked by `CallRecord.damage`.
 
         Args:
-            agent: Name of the agent; None, the default, for all agents.
+            agent: Name of the agent, as in `CallRecord.agent`; None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -345,6 +348,29 @@ def damaged(message_id: str, cause: object) -> JournalError:
     """Return the error of a record that cannot be read."""
     text = f"the journal's record of message {message_id} is damaged: {cause}"
     return JournalError(text, reason="damaged", message_id=message_id)
+
+
+def already_recorded(
+    message_id: str, outcome: object, *, journal: str, label: str | None = None
+) -> JournalError:
+    """Return the error of a message or label that is recorded already.
+
+    Args:
+        message_id: The recorded message.
+        outcome: Its outcome; None while it is open.
+        journal: The journal, as errors name it.
+        label: The label, if that is recorded.
+    """
+    named = "" if label is None else f"{label}: "
+    if outcome is None:
+        state = "its call is pending: resume it with Client.resume_pending or holdfast resume"
+    else:
+        state = (
+            f"its call is finished ({str(outcome).replace('_', ' ')}): pass another message "
+            "id to send it again; Client.run with a run_id returns the answer again"
+        )
+    text = f"{named}message {message_id} is in the journal {journal} already, and {state}"
+    return JournalError(text, reason="exists", message_id=message_id, executed=False)
 
 
 def refused_claim(message_id: str, record: CallRecord | None, journal: str) -> JournalError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from holdfast._journal.agent_name import addresses_in
 from holdfast._journal.protocol import stored
 from holdfast._policy.task_ownership import TaskOwner
 from holdfast.errors import JournalError
@@ -12,9 +13,17 @@ from holdfast.types import SendMessageRequest
 
 if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord
+    from holdfast.errors import TaskNotFoundError
     from holdfast.types import Message
 
-__all__ = ["label_of", "owner_of", "run_and_key", "unknown_here"]
+__all__ = [
+    "explain_missing_task",
+    "label_of",
+    "missing_replicas",
+    "owner_of",
+    "run_and_key",
+    "unknown_here",
+]
 
 
 def label_of(run_id: str, key: str) -> str:
@@ -52,12 +61,45 @@ def owner_of(record: CallRecord, message: Message | None = None) -> TaskOwner:
     )
 
 
+def missing_replicas(record: CallRecord, agent: str) -> list[str]:
+    """Return the addresses that a call was recorded for and that an agent's name lacks."""
+    known = addresses_in(agent)
+    return [address for address in addresses_in(record.agent) if address not in known]
+
+
 def unknown_here(record: CallRecord, agent: str) -> JournalError:
-    """Return the error of a call that is recorded for another agent and unknown to this one."""
+    """Return the error of a call that was recorded for other addresses and is unknown to this one.
+
+    Args:
+        record: The call.
+        agent: The name of the agent that has no task of the call.
+    """
+    missing = missing_replicas(record, agent)
     return JournalError(
-        f"message {record.message_id} was recorded for {record.agent}, but {agent} has no task "
-        "of it; pass the agent under its earlier name, or pass another run_id",
+        f"message {record.message_id} was recorded for {_shown(record.agent)}, but "
+        f"{_shown(agent)} has no task of it; connect to {', '.join(missing)}, or pass another "
+        "run_id",
         reason="other_agent",
         message_id=record.message_id,
-        agent=record.agent,
+        agent=" ".join(missing),
     )
+
+
+def explain_missing_task(error: TaskNotFoundError, record: CallRecord, agent: str) -> None:
+    """Add to an error that the task may be at a replica that is no longer listed.
+
+    Args:
+        error: The error of the listed replicas.
+        record: The call of the task.
+        agent: The name of the agent that does not have the task.
+    """
+    missing = missing_replicas(record, agent)
+    if missing:
+        error.message += (
+            f"; the call was recorded for {_shown(record.agent)}, so the task may be at "
+            f"{', '.join(missing)}, which this client does not have: connect to it, too"
+        )
+
+
+def _shown(name: str) -> str:
+    return ", ".join(addresses_in(name))

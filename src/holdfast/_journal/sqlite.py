@@ -24,7 +24,14 @@ import msgspec
 from holdfast._aio.env import wall_clock
 from holdfast._aio.per_loop import PerLoop
 from holdfast._journal.permissions import MODES
-from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, lease_end, refused_claim
+from holdfast._journal.protocol import (
+    CallRecord,
+    RecordUpdate,
+    TokenUse,
+    already_recorded,
+    lease_end,
+    refused_claim,
+)
 from holdfast._journal.sqlite_file import SqliteFile
 from holdfast._model.settings import check_count, check_kind, check_number
 from holdfast.errors import A2AError, JournalError
@@ -65,7 +72,8 @@ _CLAIM = (
 _REPAIRED = tuple(name for name in _COLUMNS if name not in {"message_id", "agent", "label"})
 _WITH_ROWID = _SELECT.replace("SELECT ", "SELECT rowid, ", 1)
 _REPAIR = f"UPDATE calls SET {', '.join(f'{name} = ?' for name in _REPAIRED)} WHERE rowid = ?"  # noqa: S608
-_LABELLED = "SELECT message_id FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
+_LABELLED = "SELECT message_id, outcome FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
+_OUTCOME = "SELECT outcome FROM calls WHERE message_id = ?"
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
 
@@ -198,16 +206,13 @@ class SqliteJournal:
             )
             self._forget(connection, now)
             if labelled := connection.execute(_LABELLED, (record.label,)).fetchone():
-                text = (
-                    f"{record.label} is in the journal {self.path} already: message {labelled[0]}"
-                )
-                raise JournalError(text, reason="exists", message_id=labelled[0])
+                raise already_recorded(*labelled, journal=self.name, label=record.label)
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, [getattr(begun, name) for name in _COLUMNS])
             except sqlite3.IntegrityError as error:
-                text = f"message {record.message_id} is in the journal {self.path} already"
-                raise JournalError(text, reason="exists", message_id=record.message_id) from error
+                row = connection.execute(_OUTCOME, (record.message_id,)).fetchone()
+                raise already_recorded(record.message_id, *row, journal=self.name) from error
             return _with_lease(begun, now)
 
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.per_loop import PerLoop
+from holdfast._journal.agent_name import is_same_agent
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.leases import HeldCall, Leases
 from holdfast._journal.protocol import (
@@ -50,13 +51,13 @@ class Journaling:
 
     Args:
         journal: Stores the calls.
-        agent: The name of the agent; see `agent_name`.
+        agent: The name of the agent; see `name_of_replicas`.
     """
 
     def __init__(self, journal: Journal, agent: str) -> None:
         self.journal = journal
         self.agent = agent
-        self._leases = PerLoop(lambda: Leases(journal))
+        self._leases = PerLoop(lambda: Leases(journal, agent))
         self._is_closed = False
 
     async def begin(
@@ -200,22 +201,29 @@ class Journaling:
         self._check_open()
         await self._leases.here().settled()
         if message_id is None:
-            return await journal_timeout(wrap_journal_errors(self.journal.unfinished, self.agent))
+            return await self._all_unfinished()
         try:
             record = await journal_timeout(wrap_journal_errors(self.journal.find, message_id))
         except JournalError as error:
             if error.reason != "damaged":
                 raise
-            records = await journal_timeout(
-                wrap_journal_errors(self.journal.unfinished, self.agent)
-            )
+            records = await self._all_unfinished()
             own = [record for record in records if record.message_id == message_id]
             if not own:
                 raise
             return own
-        if record is None or record.agent != self.agent or record.outcome is not None:
+        if record is None or not self.is_own(record) or record.outcome is not None:
             return []
         return [record]
+
+    async def _all_unfinished(self) -> list[CallRecord]:
+        # Not by name: the agent may have had other replicas when a call was recorded.
+        records = await journal_timeout(wrap_journal_errors(self.journal.unfinished))
+        return [record for record in records if self.is_own(record)]
+
+    def is_own(self, record: CallRecord) -> bool:
+        """Return whether a call was recorded for this agent, perhaps with other replicas."""
+        return is_same_agent(record.agent, self.agent)
 
     async def find_label(self, label: str) -> CallRecord | None:
         """Return the call of a label, to any agent: see `Journal.find_label`.
@@ -267,9 +275,13 @@ class Journaling:
         """Start work that `unfinished` and `close` wait for: see `Leases.settle`."""
         return self._leases.here().settle(work)
 
+    def refuse_calls(self) -> None:
+        """Accept no more calls."""
+        self._is_closed = True
+
     async def close(self) -> None:
         """Release all held calls, and accept no more."""
-        self._is_closed = True
+        self.refuse_calls()
         await self._leases.here().close()
 
     def _check_open(self) -> None:

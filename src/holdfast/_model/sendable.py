@@ -15,7 +15,7 @@ from typing import cast
 import msgspec
 
 from holdfast._model.codec import UnrepresentableError, shown_key
-from holdfast._model.settings import kind_of
+from holdfast._model.sdk_values import kind_of
 
 __all__ = ["check_json", "check_sendable", "check_text"]
 
@@ -115,7 +115,7 @@ def _check_named(name: str, member: object) -> None:
     if name not in _JSON_MEMBERS:
         _check_member(member)
     elif name == "metadata" and not isinstance(member, dict):
-        reason = f"must be a dict, not {kind_of(member)}"
+        reason = f"must be a dict, not {kind_of(member, dict)}"
         raise _WrongTypeError(reason)
     else:
         _check_json(cast("object", member), ())
@@ -167,7 +167,7 @@ def _members(value: dict[object, object]) -> Iterable[tuple[object, object]]:
 
 def _check_text(text: str) -> None:
     if type(text) is not str and not isinstance(text, Enum):
-        reason = f"must be str, not {kind_of(text)}; pass str(…)"
+        reason = f"must be str, not {type(text).__name__}; pass str(…)"
         raise _WrongTypeError(reason)
     if not text.isascii() and (reason := _fault(text)):
         reason = f"has {reason}"
@@ -184,7 +184,7 @@ def _fault(text: str) -> str:
 
 
 def _check_number(value: object) -> None:
-    reason = f"must be JSON, not {kind_of(value)}"
+    reason = f"must be JSON, not {kind_of(value, dict)}"
     if isinstance(value, int) and (type(value) is int or isinstance(value, Enum)):
         if value.bit_length() <= _MAX_INTEGER_BITS:
             return

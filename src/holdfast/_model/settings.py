@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast._model.sdk_values import kind_of
+
 __all__ = [
     "Policy",
     "check_count",
@@ -17,7 +19,6 @@ __all__ = [
     "check_kinds",
     "check_number",
     "check_numbers",
-    "kind_of",
     "suggestion",
 ]
 
@@ -92,20 +93,8 @@ def check_kind(
     """
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
-        message = f"{name} must be {first.__name__}{or_else}, not {kind_of(value)}"
+        message = f"{name} must be {first.__name__}{or_else}, not {kind_of(value, first)}"
         raise TypeError(message)
-
-
-def kind_of(value: object) -> str:
-    """Name the class of a rejected value; for the official SDK's, add what to pass."""
-    kind = type(value)
-    if kind.__module__.partition(".")[0] not in {"a2a", "a2a_pb2"}:
-        return kind.__name__
-    if hasattr(kind, "DESCRIPTOR"):
-        instead = "google.protobuf.json_format.MessageToDict(…)"
-    else:  # of protocol 0.3
-        instead = 'model_dump(mode="json", by_alias=True, exclude_none=True)'
-    return f"{kind.__module__}.{kind.__name__} of the official SDK; pass what {instead} gives"
 
 
 def suggestion(name: str, choices: Sequence[str]) -> str:

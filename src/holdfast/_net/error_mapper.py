@@ -120,13 +120,25 @@ class ErrorMapper(NamedTuple):
         return Facts(executed=None if self.sent else False, agent=presentable(self.request.url))
 
 
-def presentable_cause(error: Exception) -> Exception | None:
-    """Return the error, or None if it shows the request's headers or the proxy's password."""
+def presentable_cause(error: Exception) -> BaseException | None:
+    """Return the root cause of an error, for the cause of the error that it is mapped to.
+
+    It has no traceback, as the frames of aiohttp explain nothing. None if it shows the request's
+    headers or the proxy's password.
+    """
     if isinstance(error, aiohttp.ClientError | OSError):
         has_secrets = isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error)
     else:
         has_secrets = not isinstance(error, UnicodeError)
-    return None if has_secrets else error
+    if has_secrets:
+        return None
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    root.__context__ = None
+    return root.with_traceback(None)
 
 
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from holdfast._policy.breaker import Breaker, ManualOverride, Permit
     from holdfast._policy.resilience import Resilience
 
-__all__ = ["GuardLayer"]
+__all__ = ["OPEN_CIRCUIT", "GuardLayer"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+OPEN_CIRCUIT = "the circuit to the agent is open"
+"""Why a call, or a further attempt of one, is refused."""
 
 _TURN = "turn (the agent is rate limiting: Retry-After)"
 
@@ -191,7 +194,7 @@ def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError
     last = breaker.last_failure
     reason = "" if last is None else f"; last failure: {last.cause}"
     return CircuitOpenError(
-        f"the circuit to the agent is open; nothing was sent{reason}",
+        f"{OPEN_CIRCUIT}; nothing was sent{reason}",
         executed=False,
         transient=True,
         retry_after=breaker.retry_after(now=now),

@@ -545,12 +545,14 @@ def _log(observation: Observation) -> None:
             )
         case RequestFinished() | CallFinished() if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
-                "%s %s finished after %d attempts and %.3f s: %s",
+                "%s %s %s after %.3f s (attempts: %d)",
                 _describe(observation),
                 "call" if isinstance(observation, CallFinished) else "request",
-                observation.attempts,
+                "succeeded"
+                if observation.error is None
+                else f"failed with {type(observation.error).__name__}",
                 observation.duration,
-                "well" if observation.error is None else type(observation.error).__name__,
+                observation.attempts,
             )
         case _:
             pass
@@ -592,5 +594,5 @@ def _log_circuit(changed: CircuitChanged) -> None:
 
 
 def _describe(observation: Observation) -> str:
-    agent = "an agent not yet known" if observation.agent is None else observation.agent
+    agent = "an unknown agent" if observation.agent is None else observation.agent
     return f"{observation.operation} {observation.request_id} to {agent}:"

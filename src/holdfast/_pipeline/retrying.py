@@ -10,11 +10,12 @@ import inspect
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._model.operations import SEND_NAMES
+from holdfast._pipeline.guard import OPEN_CIRCUIT
 from holdfast._pipeline.retry_engine import FailedAttempt, RetryEngine
 from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
 from holdfast._policy.retry import RetryState
 from holdfast._policy.retry_after import asks_to_wait
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, CircuitOpenError
 
 if TYPE_CHECKING:
     from holdfast._aio.env import Env
@@ -99,6 +100,11 @@ class RetryLayer(BaseLayer):
         )
 
 
+def _refusal(error: A2AError) -> str:
+    """Return why this client refused another attempt; the earlier ones may have been sent."""
+    return OPEN_CIRCUIT if isinstance(error, CircuitOpenError) else error.message
+
+
 class _ClientCall:
     """One call of the client, for the engine."""
 
@@ -123,7 +129,7 @@ class _ClientCall:
     def final_error(self, failed: FailedAttempt, reason: str) -> A2AError:
         last = self._last()
         if failed.error.transient and self._call.is_retried:
-            last.retry_stopped_reason = reason if failed.error is last else failed.error.message
+            last.retry_stopped_reason = reason if failed.error is last else _refusal(failed.error)
         if last.retry_after is None:
             last.retry_after = failed.error.retry_after  # of a later refusal by this client
         last.__suppress_context__ = True  # the context may quote a secret

@@ -119,7 +119,8 @@ class CallGroup(msgspec.Struct):
         is_observed: Whether an observer, or the log, takes successful calls. Written by
             `ClientCore` when the call begins.
         is_abandoned: Whether its caller no longer waits for it, so that a message is not sent
-            again. Written by `AbandonedCall`, read by `RetryLayer` and `SendOperation`.
+            again, and its requests pass while the client is closing. Written by `AbandonedCall`,
+            read by `RetryLayer`, `SendOperation` and `ClientCore`.
         loop: The event loop of the call, for the layers: until Python 3.12, each question for the
             running loop costs a system call. None where a client did not begin the call.
     """

@@ -9,7 +9,7 @@ from holdfast._model.settings import Policy, check_count, check_numbers
 __all__ = ["ReconnectPolicy", "growing_wait"]
 
 
-_SECONDS = ("backoff", "max_backoff", "max_quiet")
+_SECONDS = ("backoff", "max_backoff", "max_outage", "max_quiet")
 
 
 class ReconnectPolicy(Policy, frozen=True, kw_only=True):
@@ -19,12 +19,14 @@ class ReconnectPolicy(Policy, frozen=True, kw_only=True):
         max_reconnects: Consecutive reconnects without a new event, 0 or more, 8 by default; a new
             event resets the count. After that many, the stream polls the task instead; it also
             does so, independently of this number, after three consecutive subscriptions that bring
-            no event besides the current task. After as many consecutive failures of polling, the
-            stream fails with `ReconnectError`; `Client.ask` and `Client.wait` continue until their
-            deadline. 0 fails at the first cut.
+            no event besides the current task. 0 fails at the first cut.
         backoff: Upper bound of the first wait, in seconds, 0.5 by default; it doubles each time,
             and the wait is drawn evenly between zero and the bound.
         max_backoff: Largest value of the bound, in seconds, 15 by default.
+        max_outage: Seconds for which every request may fail, because the agent is down or cannot
+            be reached, 300 by default; finite. A stream then fails with `ReconnectError`. A
+            restart that takes less time is survived. `Client.ask`, `Client.wait` and `Client.run`
+            continue until their ``timeout`` instead, if they have one.
         max_quiet: Seconds without a change after which a polled stream without a deadline fails
             with `DeadlineExceededError`, whose ``deadline`` is ``"quiet"``, 3,600 by default;
             finite.
@@ -37,6 +39,7 @@ class ReconnectPolicy(Policy, frozen=True, kw_only=True):
     max_reconnects: int = 8
     backoff: float = 0.5
     max_backoff: float = 15.0
+    max_outage: float = 300.0
     max_quiet: float = 3600.0
 
     def __post_init__(self) -> None:

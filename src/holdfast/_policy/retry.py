@@ -193,8 +193,8 @@ def decide(
         return GiveUp("the agent may have executed it")
     if attempt > policy.max_retries:
         allowed = policy.max_retries
-        exhausted = "1 retry was made" if allowed == 1 else f"{allowed} retries were made"
-        return GiveUp(exhausted if allowed else "retries are disabled")
+        retries = "1 retry" if allowed == 1 else f"{allowed} retries"
+        return GiveUp(f"the limit of {retries} is reached" if allowed else "retries are disabled")
     if policy.retry_predicate is not None and not policy.retry_predicate(error):
         return GiveUp("retry_predicate returned False")
     delay = backoff(policy, attempt, draw)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._policy.attempts import more_informative
-from holdfast.errors import A2AError, A2ATimeoutError, Facts, ReconnectError
+from holdfast.errors import A2AError, A2ATimeoutError
 
 if TYPE_CHECKING:
     from holdfast._stream.merging import Subscription
-    from holdfast.types import Task
 
 __all__ = ["MAX_EVENTLESS", "StreamCounters"]
 
@@ -26,8 +25,8 @@ class StreamCounters(msgspec.Struct):
     """Counters of a stream. Counts of events are those of its outbox.
 
     Attributes:
-        tries: Consecutive reconnects, and requests for the task, without a new event; more than
-            `ReconnectPolicy.max_reconnects` of them end reconnecting, or the stream.
+        tries: Consecutive reconnects, and requests for the task, without a new event; after more
+            than `ReconnectPolicy.max_reconnects` of them, the task is polled.
         tried_at_count: Count of events at the last of them: more events by now reset `tries`.
         failure: The most informative error of these tries.
         eventless: Consecutive subscriptions without an event beside the task as it
@@ -61,19 +60,3 @@ class StreamCounters(msgspec.Struct):
             self.eventless = 0
         elif not isinstance(error, A2ATimeoutError):
             self.eventless += 1
-
-    def exhausted(self, most: int, task_id: str | None, task: Task | None) -> ReconnectError:
-        """Return the error of a stream after the most tries that are allowed."""
-        match most:
-            case 0:
-                what = f"the stream of task {task_id} was cut, and reconnecting is switched off"
-            case 1:
-                what = f"one attempt to resume the stream of task {task_id} yielded no new event"
-            case _:
-                what = (
-                    f"{most} attempts to resume the stream of task {task_id} yielded no new event"
-                )
-        error = self.failure
-        failure = "" if error is None else f"; last error: {error.message}"
-        facts = Facts() if error is None else error.facts()
-        return ReconnectError(f"{what}{failure}", task=task, **facts)

@@ -45,6 +45,8 @@ from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     A2ATimeoutError,
+    Facts,
+    ReconnectError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
@@ -72,8 +74,9 @@ class StreamMachine:
 
     Args:
         limits: How large the task may become.
-        max_reconnects: Consecutive reconnects without a new event until it fails.
-        until_deadline: Whether it continues after that: for waits that have a deadline.
+        max_reconnects: Consecutive reconnects without a new event until the task is polled; 0
+            fails at the first cut.
+        until_deadline: Whether only the deadline of the stream ends it during an outage.
         task_id: The task, if it is known from the beginning.
         task: The same, if the caller has it already; it is subscribed to first.
         known: A task that the caller has, and that the first event may belong to.
@@ -96,6 +99,7 @@ class StreamMachine:
         cause: At the end, the error that broke a connection, unless the agent continued after it:
             the reason why a task ended that states none itself.
         reply: The reply to an interrupted task that the stream answers; None without one.
+        until_deadline: Whether only the deadline of the stream ends it during an outage.
     """
 
     def __init__(
@@ -126,7 +130,7 @@ class StreamMachine:
         self._has_progressed = has_progressed
         self._owner = owner
         self._max_reconnects = max_reconnects
-        self._until_deadline = until_deadline
+        self.until_deadline = until_deadline
         self._subscribing_is_safe = subscribing_is_safe
         self._has_store = True  # the agent, as far as it did not say otherwise
         self._counters = StreamCounters()
@@ -224,7 +228,7 @@ class StreamMachine:
         """Note that the connection ended normally."""
         if self.outbox.state is not TaskState.INPUT_REQUIRED:
             state = self._reconnect(None)
-        elif self.may_repeat or (self.is_stale and (self._max_reconnects or self._until_deadline)):
+        elif self.may_repeat or (self.is_stale and (self._max_reconnects or self.until_deadline)):
             state = State.RESTING
         else:
             state = State.DONE
@@ -261,8 +265,9 @@ class StreamMachine:
             state = State.UNSUBSCRIBABLE
         elif is_unknown_operation(error):
             state = self._poll(error)
-        elif isinstance(error, A2ATimeoutError) and error.phase == "idle":
-            state = State.RESTING  # opened without an event: the task may have none to come
+        elif isinstance(error, A2ATimeoutError) and error.phase in {"first_byte", "idle"}:
+            self._counters.failure = error
+            state = State.RESTING  # no event arrived: the task may have none to come
         elif error.transient and is_agents_own(error) and not self._counters.tries:
             self._refusal = error
             state = State.DOUBTED
@@ -293,6 +298,21 @@ class StreamMachine:
         """Note that the wait is over."""
         self.wait = None
         self._enter(Input.WAITED, self.state)
+
+    def lost(self, what: str) -> ReconnectError:
+        """Return the error of a stream that cannot be resumed, with the facts of its last failure.
+
+        Args:
+            what: What happened; the last failure's text follows.
+        """
+        failure, task_id = self._counters.failure, self.outbox.task_id
+        facts = Facts() if failure is None else failure.facts()
+        if failure is not None:
+            what += f"; last error: {failure.message}"
+            facts["retry_stopped_reason"] = None  # of one request; the stream continued after it
+        lost = ReconnectError(what, task=self.outbox.whole(), task_id=task_id, **facts)
+        lost.__cause__ = failure
+        return lost
 
     def close_reply(self) -> None:
         """Take the status that the task has, or will have, for the answer to the reply."""
@@ -459,17 +479,15 @@ class StreamMachine:
         return State.POLLING
 
     def _try_again(self, state: State, error: A2AError | None) -> State:
-        """Try again after a wait, unless too many tries yielded no new event."""
+        """Try again after a wait; poll after too many reconnects without a new event."""
         counters = self._counters
         counters.note_try(self.outbox.count, error)
         is_exhausted = counters.tries > self._max_reconnects
         reconnects = state is State.SUBSCRIBING
-        is_final = not (reconnects and self._max_reconnects)
-        if is_exhausted and is_final and not self._until_deadline:
-            exhausted = counters.exhausted(
-                self._max_reconnects, self.outbox.task_id, self.outbox.whole()
-            )
-            raise exhausted from counters.failure
+        if not (self._max_reconnects or self.until_deadline):
+            task_id = self.outbox.task_id
+            what = f"the stream of task {task_id} was cut, and reconnecting is switched off"
+            raise self.lost(what)
         if reconnects and (is_exhausted or not self._subscribing_is_safe):
             return self._poll(error)
         if reconnects and self.outbox.status is not None:

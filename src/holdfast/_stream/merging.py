@@ -262,7 +262,9 @@ class Subscription:
                 f"the stream of task {self._outbox.task_id} ended with {state.name} after a cut,"
             )
             what += f" but GetTask does not show it {waited:g} s later: text may be missing"
-            raise ReconnectError(what, task=self._outbox.whole(), executed=True)
+            raise ReconnectError(
+                what, task=self._outbox.whole(), task_id=self._outbox.task_id, executed=True
+            )
         return self._come_to_rest()
 
     def _come_to_rest(self) -> State:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from holdfast.types import Event, StreamResponse, Task
 
 __all__ = ["ResumableStream", "TaskSource"]
+
+logger = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
@@ -160,6 +163,8 @@ class ResumableStream:
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._silent_since: float | None = None  # while the task is polled
+        self._failing_since: float | None = None  # while every request fails
+        self._has_warned = False  # of requests that fail
         self._stale_since: float | None = None  # while the task does not show the reply
         self._scope = CancelScope()
         self._registered: str | None = None  # the task id that it is registered for
@@ -414,7 +419,44 @@ class ResumableStream:
     async def _do(self, action: Action | Wait) -> None:
         """Do what there is to do without a connection, until the stream is closed."""
         self._check_open()
-        await self._scope.wait(self._doing(action))
+        if isinstance(action, Wait) and action is not self._waiting:
+            self._note_failure(action)
+        async with CancelScope(self._outage_end()) as outage:
+            await self._scope.wait(self._doing(action))
+        if outage.expired and not self._scope.is_cancelled:
+            raise self._outage_error()
+
+    def _note_failure(self, wait: Wait) -> None:
+        """Note when requests began to fail, and warn once that they continue to fail."""
+        if wait.error is None:
+            return
+        if self._failing_since is None:
+            self._failing_since, self._has_warned = self._time(), False
+        elif not self._has_warned:
+            self._has_warned = True
+            left = min(self._outage_end(), self._deadline.at) - self._time()
+            logger.warning(
+                "the stream of task %s was cut, and requests fail; trying again for up to %.0f s: "
+                "%s",
+                self.outbox.task_id,
+                left,
+                wait.error,
+            )
+
+    def _outage_end(self) -> float:
+        """Return when the stream fails unless a request succeeds before; infinity for never."""
+        has_deadline = self._machine.until_deadline and self._deadline.at < math.inf
+        if self._failing_since is None or has_deadline:
+            return math.inf
+        return self._failing_since + self._policy.max_outage
+
+    def _outage_error(self) -> A2AError:
+        task_id, state, longest = self.outbox.task_id, self.outbox.state, self._policy.max_outage
+        last_seen = "" if state is None else f" (last seen {state.name})"
+        return self._machine.lost(
+            f"every request for task {task_id}{last_seen} failed for {longest:g} s "
+            f"(ReconnectPolicy.max_outage); resume later with subscribe_to_task({task_id!r})"
+        )
 
     def _doing(self, action: Action | Wait) -> Coroutine[Any, Any, None]:
         if isinstance(action, Wait):
@@ -435,6 +477,7 @@ class ResumableStream:
             self._check_deadline(error)
             self._machine.on_no_task(error)
         else:
+            self._failing_since = None
             self._machine.on_task(task)
         self._fetched_at = self._time()
 
@@ -450,6 +493,7 @@ class ResumableStream:
             self._check_deadline(error)
             self._machine.on_refused(error)
         else:
+            self._failing_since = None
             self._machine.on_subscribed(subscribing_is_safe=self._source.subscribing_is_safe)
             if self._machine.reconnects:
                 self._source.on_reconnect(task_id, self._machine.reconnects, self._machine.error)

@@ -15,25 +15,26 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast._arguments import check_kind
 from holdfast._testing.exchange import Exchange
 from holdfast._testing.operations import ContextHandling, Operations, Result
 from holdfast._testing.parsed_request import CARD, ParsedRequest, Refusal
 from holdfast._testing.parsed_request_v03 import V03FileEncoding, v03_card
-from holdfast._testing.plans import echo
+from holdfast._testing.plans import Plan, echo
 from holdfast._testing.request_parsing import read_request
 from holdfast._testing.streaming import Streaming
 from holdfast._testing.timeline import Store
 from holdfast.protocol import GET_EXTENDED_AGENT_CARD, OPERATIONS
-from holdfast.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from holdfast.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast._testing.bodies import EventBody
     from holdfast._testing.faults import Fault
-    from holdfast._testing.plans import Behaviour, Plan
+    from holdfast._testing.plans import Behaviour
     from holdfast.extend import HttpRequest
-    from holdfast.types import AgentExtension, Message, Task
+    from holdfast.types import AgentExtension, Task
 
 __all__ = ["FakeAgent", "FaultQueue", "Received"]
 
@@ -83,6 +84,9 @@ class FaultQueue:
                 return fault
         return None
 
+
+_JSON = (Mapping, list, tuple, str, int, float, type(None))
+"""Classes of the JSON values that a card may be, valid or not."""
 
 _PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
 
@@ -149,6 +153,8 @@ class FakeAgent:
 
     Raises:
         ValueError: ``versions`` is empty, or contains an unknown version.
+        TypeError: ``behaviour`` is neither a function nor a `Plan`, a `Message` or text;
+            or ``card`` is an object of another type.
 
     Attributes:
         url: Its origin in process.
@@ -194,6 +200,8 @@ class FakeAgent:
         if not versions or not set(versions) <= {"1.0", "0.3"}:
             message = f"versions must be '1.0', '0.3' or both, not {versions!r}"
             raise ValueError(message)
+        if not callable(card):
+            check_kind("card", card, (AgentCard, *_JSON), or_else=", JSON or a function")
         self.url = url
         self.card = card
         self.received: list[Received] = []
@@ -387,4 +395,5 @@ class FakeAgent:
 
 
 def _always(outcome: Plan | Message | str) -> Behaviour:
+    check_kind("behaviour", outcome, (Message, Plan, str), or_else=", a Plan, text or a function")
     return lambda _turn: outcome

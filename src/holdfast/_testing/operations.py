@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast import protocol as op
+from holdfast._arguments import check_kind
 from holdfast._testing.parsed_request import Refusal
 from holdfast._testing.plans import Behaviour, Plan, ReceivedMessage, Step, completes
 from holdfast._testing.streaming import Events, Streaming
@@ -188,6 +189,9 @@ class Operations:
             message = self._with_accepted_context(message)
         task = None if timeline is None else timeline.task(now)
         outcome = self._behaviour(ReceivedMessage(message=message, task=task))
+        check_kind(
+            "the result of behaviour", outcome, (Message, Plan, str), or_else=", a Plan or text"
+        )
         created_ids = self.executions.setdefault(message.message_id, [])
         if isinstance(outcome, Message):
             reply = msgspec.structs.replace(

@@ -27,6 +27,7 @@ __all__ = [
     "HttpStream",
     "Progress",
     "Timeouts",
+    "check_caller_headers",
     "check_headers",
     "excerpt",
     "harmless_headers",
@@ -244,6 +245,31 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     if "authorization" in checked:
         _check_authorization(checked["authorization"])
     return checked
+
+
+def check_caller_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Validate headers to send with requests, as `check_headers` does; refuse the client's own.
+
+    Raises:
+        ValueError: A header is not valid, or is one that the client sets in each request.
+        TypeError: The argument is not a mapping of strings to strings.
+    """
+    checked = check_headers(headers)
+    for name in checked:
+        if (instead := _SET_BY_CLIENT.get(name)) is not None:
+            text = f"the header {name} is set by the client; {instead}"
+            raise ValueError(text)
+    return checked
+
+
+_SET_BY_CLIENT = {
+    "a2a-version": "pass protocol_version= to connect to require a version",
+    "accept": "remove it",
+    "accept-encoding": "remove it",
+    "content-type": "the binding decides it: pass bindings= to connect to choose one",
+    "user-agent": "remove it",
+}
+"""Headers whose value in a request is the client's, and what to do instead."""
 
 
 def _check_traceparent(value: str) -> None:

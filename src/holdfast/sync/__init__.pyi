@@ -203,6 +203,13 @@ class BulkRun:
     def in_flight(self) -> int:
         """The number of messages in flight."""
 
+    @property
+    def held(self) -> int:
+        """The number of messages in flight whose calls another client holds in the journal.
+
+        That client may have crashed: then the calls are resumed when their leases end.
+        """
+
     def __iter__(self) -> Self: ...
     def __next__(self) -> RunResult:
         """Return the next result, in the order of completion.
@@ -281,11 +288,12 @@ class Client:
     def close(self) -> None:
         """End the calls in flight, and close the connections unless the engine is borrowed.
 
-        Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
-        RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
-        meanwhile; the first of these errors is raised at the end. Can be called twice. Tasks of
-        calls that were abandoned before (``cancel_on_abandon``) are canceled first, which takes up
-        to 20 s if their agents do not answer.
+        Later calls raise a RuntimeError at once. Then the tasks of calls that were abandoned
+        (``cancel_on_abandon``) are canceled, which takes up to 20 s if their agents do not answer;
+        calls in flight may finish meanwhile, but send no further messages. After that they get 1 s
+        to finish and raise an `A2AConnectionError`. Everything is closed even if a caller-supplied
+        layer or transport raises meanwhile; the first of these errors is raised at the end. Can be
+        called twice.
 
         Raises:
             TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
@@ -584,11 +592,17 @@ class Client:
 
         Each message is sent as by `ask`, and its failure is its result. With a journal and a
         ``run_id``, a run whose process was killed is resumed by the same call with the same
-        messages: calls that were sent are resumed, results that are recorded are not requested
-        again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
-        with the same ``run_id`` share the work, and each yields every result. If another message
-        was sent under the key of a message, its result is a `RunItemChangedError`. An exception of
-        a consumer or another hook ends the run.
+        messages: calls that were sent are resumed, and no message is sent twice, unless
+        ``on_unknown`` allows it. The answer of a finished message comes from the journal if that
+        stores messages (``SqliteJournal(path, store_messages=True)``). Otherwise its task is
+        fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
+        or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
+        the same ``run_id`` share the work, and each yields every result. If another message was
+        sent under the key of a message, its result is a `RunItemChangedError`. If the agent asks
+        a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
+        hook ends the run.
+
+        A run has no deadline of its own: end it with `BulkRun.stop` or `BulkRun.close`.
 
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
@@ -596,8 +610,8 @@ class Client:
                 `RunItem`.
             run_id: Name of the run in the journal; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
-            rate: Largest number of messages to begin per second, more than 0; None, the default,
-                for no limit.
+            rate: Largest number of messages to send per second, more than 0; None, the default,
+                for no limit. Messages that an earlier run sent are not delayed.
             poll_interval: Seconds between two polls of a task; the first polls are quicker; more
                 than 0, 2 by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
@@ -665,11 +679,15 @@ class Client:
             cancel_on_abandon: Whether to cancel the agent's task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, before the task is terminal or
                 needs input. The caller does not wait: the client cancels the task in the
-                background, and `Client.close` waits for that. If the task's id is unknown, the
-                client waits up to 10 s for the first event, and then searches for the task as for
-                a lost reply; the request to cancel has 10 s. If both fail, the agent continues
-                with the task, and a warning is logged. A message that was not sent by then is not
-                sent. False by default.
+                background, and `Client.close` waits for that. Without an event so far, the client
+                waits up to 10 s for the first one. If the task's id is still unknown, it searches
+                for the task as for a lost reply; the request to cancel has 10 s. If both fail, the
+                agent continues with the task, and a warning is logged. A reply to a task
+                (``task_id``) cancels that task, unless the agent refuses the reply; if the agent
+                does not answer it within the 10 s, the task is canceled. A message that was not
+                sent by then is not sent. A call that is recorded in a journal is held until then:
+                a canceled task ends it, otherwise it stays pending; a call that another process
+                has taken over is not canceled. False by default.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -1361,25 +1379,28 @@ class Coordinator:
     of an agent is open, calls to that agent fail immediately with a `CircuitOpenError`.
 
     Args:
-        agents: A mapping of names to agents: anything that `connect` accepts, or a `Client`, which
-            the coordinator uses but does not close. Or a list of addresses, which are also the
-            names. Empty by default; `add` adds agents later.
+        agents: A mapping of names to agents: anything that `connect` accepts, such as an address,
+            or a list of addresses for an agent with replicas; or a `Client`, which keeps its own
+            options, such as its ``journal`` and ``observers``, and which the coordinator does not
+            close. Or a list of addresses, one for each agent, which are also the names. Empty by
+            default; `add` adds agents later.
         concurrency: Messages in flight at the same time; at least 1, 100 by default. A message
             holds its slot until it is answered; others wait in a queue, in which fan-outs take
-            turns. If there are several agents, no agent may hold more slots than it leaves free,
-            so that an agent that hangs cannot take all of them. As many hanging agents as there
-            are slots still can: set it higher than the number of agents that may hang.
-        options: Options of `connect`, which apply to every agent: ``auth``, ``timeout`` (seconds,
-            900 by default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
-            ``require_signature``, ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``,
-            ``env``, ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
-            ``protocol_version``, ``allow_legacy``, ``transport_producers``,
-            ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
-            ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
-            ``credential_origins``, ``allowed_networks``, ``reach``, ``interceptors``,
-            ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``. Pass clients if
-            ``auth`` or ``headers`` differ between agents. The coordinator closes an ``engine`` or
-            ``journal`` that it created itself.
+            turns. If there are several agents, an agent gets another slot only while more slots
+            are free than it holds already, so that one agent that hangs takes at most half of
+            them. Many hanging agents together can take all: set it higher than the number of
+            agents that may hang.
+        options: Options of `connect`, which apply to every agent that is not a `Client`: ``auth``,
+            ``timeout`` (seconds, 900 by default), ``card_ttl`` (seconds, 300 by default),
+            ``card_verifier``, ``require_signature``, ``resilience``, ``limits``, ``engine``,
+            ``tls``, ``shared``, ``env``, ``url``, ``tenant``, ``bindings``,
+            ``supported_protocol_bindings``, ``protocol_version``, ``allow_legacy``,
+            ``transport_producers``, ``grpc_channel_factory``, ``configuration``, ``streaming``,
+            ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``, ``headers``,
+            ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
+            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
+            an ``engine`` or ``journal`` that it created itself.
 
     Raises:
         ValueError: An address, a name or an option is not valid.
@@ -1446,7 +1467,9 @@ class Coordinator:
 
         Calls to the agent that are in flight or wait for a slot end with an `A2AConnectionError`;
         the agent does not cancel its tasks. With a caller-supplied client, calls in flight
-        continue to their end.
+        continue to their end. Like `Client.close`, this takes up to 20 s if tasks of calls that
+        were abandoned (``cancel_on_abandon``) are being canceled and the agent does not answer;
+        new calls to the agent are refused at once.
 
         Args:
             name: The name of the agent.

@@ -52,7 +52,12 @@ from holdfast._wire.credentials import Credentials
 from holdfast._wire.http import presentable
 from holdfast._wire.network_scope import NetworkReach
 from holdfast._wire.origins import audience, canonical_origin
-from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    AuthenticationError,
+    CredentialOriginError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -378,11 +383,20 @@ class OAuthProvider(ABC):
             return copy.copy(error)
         if isinstance(error, AuthenticationError):
             own = AuthenticationError(error.message, schemes=error.schemes, missing=error.missing)
+        elif isinstance(error, A2AConnectionError):
+            own = AuthenticationError(
+                f"could not get a token: the authorization server {error.agent} could not be "
+                f"reached: {error.message}"
+            )
         else:
-            own = AuthenticationError(f"could not get a token: {error.message}")
+            own = AuthenticationError(
+                f"could not get a token from the authorization server {error.agent}: "
+                f"{error.message}"
+            )
         for name, fact in error.facts().items():
             setattr(own, name, fact)
-        own.executed = False
+        # The agent was not called: the address that failed is the server's.
+        own.executed, own.agent, own.authorization_server = False, None, error.agent
         return own
 
     def _is_fresh(self, token: Token, expires_at: float | None) -> bool:

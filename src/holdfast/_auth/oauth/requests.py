@@ -140,6 +140,7 @@ class OAuthEndpoint(NamedTuple):
             return token_in(document, requested_at=requested_at)
         except AuthenticationError as error:
             redact(error, secrets)
+            error.agent = presentable(self.server.token_endpoint)
             raise
 
     async def post(self, url: str, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -211,10 +212,17 @@ def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
     if document is not None and isinstance(document.get("error"), str):
         raise _error_response(document, reply, url, now=now)
     http_error = from_http_status(reply, now=now)
+    if reply.status == 200:
+        text = f"{presentable(url)} did not return a valid token response"
+    elif http_error.transient:
+        text = (
+            f"could not get a token: the authorization server {presentable(url)} is unavailable: "
+            f"{http_error.message}"
+        )
+    else:
+        text = f"{presentable(url)} returned no token: {http_error.message}"
     raise AuthenticationError(
-        f"{presentable(url)} returned no token: {http_error.message}"
-        if reply.status != 200
-        else f"{presentable(url)} did not return a valid token response",
+        text,
         http_status=reply.status,
         headers=http_error.headers,
         transient=http_error.transient,

@@ -247,13 +247,19 @@ async def discover(
             timeouts=TIMEOUTS,
             limits=LIMITS,
         )
-        reply, _, scope = await fetch(engine, request, other_origins=False)
+        try:
+            reply, _, scope = await fetch(engine, request, other_origins=False)
+        except A2AError as error:
+            error.agent = presentable(url)
+            raise
         if reply.status >= 500 or reply.status == 429:
             raise AuthenticationError(
-                f"fetching the metadata of {presentable(issuer)} failed with HTTP {reply.status}",
+                f"could not get the metadata of the authorization server {presentable(issuer)}: "
+                f"HTTP {reply.status}",
                 http_status=reply.status,
                 transient=True,
                 executed=False,
+                agent=presentable(url),
             )
         document = object_in(reply.body) if reply.status == 200 else None
         if document is None:
@@ -263,7 +269,7 @@ async def discover(
         expected = _issuer_of_metadata(url) if metadata_url is not None else issuer
         return Discovered(_server_in(document, expected), scope)
     text = f"{presentable(issuer)} has no authorization server metadata ({refused})"
-    raise AuthenticationError(text, executed=False)
+    raise AuthenticationError(text, executed=False, agent=presentable(issuer))
 
 
 def card_server(card: AgentCard, flow: str, trust: FromCard) -> CardServer | None:

@@ -14,7 +14,7 @@ import click
 
 from holdfast._cli.agent.cards import CachedCards, CardCache, card_verifier
 from holdfast._cli.agent.credentials import Credentials
-from holdfast._cli.agent.reference import ListedAddress
+from holdfast._cli.agent.reference import ListedAddress, read_reference
 from holdfast._cli.environment import LOGINS, CliEnvironment
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.settings import CLIENT_KEY_PASSWORD, Settings
@@ -116,8 +116,9 @@ class Connection:
         try:
             self.login = None if self.credentials else self._login_credentials()
             self.auth: AuthProvider | None = self.credentials or self.login
+            first = _card_of_endpoint(settings) if settings.is_endpoint else reference
             self.client: Client = connect(
-                _card_of_endpoint(settings) if settings.is_endpoint else reference,
+                [first, *map(read_reference, settings.replicas)],
                 auth=self.auth,
                 timeout=settings.timeout,
                 resilience=resilience,

@@ -218,7 +218,9 @@ class Session:
         if version != PROTOCOL_VERSION and not leaves_room_for(version, card):
             declared = ", ".join(declared_versions(card))
             self._output.emit(
-                Notice.warning(f"the card declares protocol {declared}; {version} was asked for")
+                Notice.warning(
+                    f"--a2a-version {version} is used, but the card declares protocol {declared}"
+                )
             )
         return card
 
@@ -293,7 +295,8 @@ class Session:
         return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
 
     def _record_interface(self, interface: AgentInterface) -> None:
-        """Record the binding and version; warn once of an older version that was not requested."""
+        """Record the binding and version; warn once if the caller requested others."""
+        self._warn_of_binding(interface.protocol_binding)
         self.binding = interface.protocol_binding
         self.protocol_version = spoken_version(interface.protocol_version)
         if self.settings.version_given or self._is_warned_of_version:
@@ -305,6 +308,16 @@ class Session:
                     f"the agent's card declares no protocol newer than {OLDER_VERSION}, so the "
                     f"client uses {OLDER_VERSION}; --a2a-version {PROTOCOL_VERSION} refuses that"
                 )
+            )
+
+    def _warn_of_binding(self, binding: str) -> None:
+        """Warn once if the card offers none of the preferred bindings."""
+        usable = self.connection.usable_bindings
+        preferred = [name for name in self.settings.transports if name in usable]
+        if self.binding is None and preferred and binding not in preferred:
+            wanted = " or ".join(preferred)
+            self._output.emit(
+                Notice.warning(f"--transport: the card does not offer {wanted}; {binding} is used")
             )
 
     def command(self, *words: str) -> str:

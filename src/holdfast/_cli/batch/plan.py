@@ -14,7 +14,7 @@ from holdfast._cli.batch.input import Line, Lines
 from holdfast._cli.batch.output import Results
 from holdfast._cli.batch.session import unusable_journal
 from holdfast._cli.errors import CommandError, Failure, unusable
-from holdfast._journal.agent_name import agent_name
+from holdfast._journal.agent_name import agent_name, is_same_agent
 from holdfast._journal.records import run_and_key
 from holdfast.errors import JournalError
 
@@ -161,12 +161,12 @@ async def _in_flight_elsewhere(
 ) -> dict[tuple[str, str | None], str]:
     """Return the names of other runs, by the keys and digests of their lines in flight."""
     try:
-        records = await session.journal.unfinished(agent_name(session.reference))
+        records = await session.journal.unfinished()
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
-    names: dict[tuple[str, str | None], str] = {}
+    agent, names = agent_name(session.reference), dict[tuple[str, str | None], str]()
     for record in records:
-        if record.label is not None:
+        if record.label is not None and is_same_agent(agent, record.agent):
             name, key = run_and_key(record.label)
             if name != plan.name:
                 names[key, record.digest] = name

@@ -309,18 +309,20 @@ class Progress:
             shown_duration(int(elapsed)),
             _shown_pace(pace),
         ]
-        if (reason := self._wait_reason()) is not None:
+        if (reason := self._wait_reason(run)) is not None:
             parts.append(reason)
         elif total is not None and pace:
             parts.append(f"about {shown_duration(math.ceil((total - done) / pace))} left")
         return f"{', '.join(parts)}: {counts.text(0)}"
 
-    def _wait_reason(self) -> str | None:
-        """Return why messages wait: the agent is unreachable, or limits the rate."""
+    def _wait_reason(self, run: BulkRun) -> str | None:
+        """Return why messages wait: for the agent, for its rate limit, or for leases."""
         if outage_s := int(self._outage.seconds):
             return f"agent unreachable for {shown_duration(outage_s)}"
         if limited_s := math.ceil(self._outage.limited_seconds):
             return f"rate limited by the agent, for {shown_duration(limited_s)} more"
+        if run.held:
+            return f"{run.held} held by another process, which may have crashed"
         return None
 
 

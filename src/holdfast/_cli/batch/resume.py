@@ -23,8 +23,9 @@ from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.output import text
 from holdfast._cli.output.base import Notice, Record
+from holdfast._journal.agent_name import addresses_in, is_same_agent
 from holdfast._journal.protocol import RepairableJournal, shown
-from holdfast.errors import A2AError, JournalError
+from holdfast.errors import A2AError, JournalError, TaskNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from holdfast._client.pending import PendingCall
     from holdfast._journal.protocol import CallRecord
     from holdfast.errors import JournalFailure
+    from holdfast.types import Message, Task
 
-__all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
+__all__ = ["forget", "forget_damaged", "list_calls", "resume", "shown_agent", "unfinished"]
 
 _MAX_CONCURRENCY = 32
 """Maximum number of calls resumed at the same time."""
@@ -90,7 +92,8 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         await journal.close()
     pending = Unfinished({}, agent, {})
     for record in records:
-        by_agent = pending.calls if agent in {None, record.agent} else pending.others
+        is_requested = agent is None or is_same_agent(agent, record.agent)
+        by_agent = pending.calls if is_requested else pending.others
         by_agent.setdefault(record.agent, []).append(record)
     if message_id is not None and not pending.calls:
         to, others = _limits(pending)
@@ -123,7 +126,7 @@ def _limits(pending: Unfinished) -> tuple[str, str]:
 
     Both are empty if all calls are included.
     """
-    agents = [masked_reference(agent) for agent in pending.others]
+    agents = [shown_agent(agent) for agent in pending.others]
     if not agents:
         return "", ""
     count = sum(map(len, pending.others.values()))
@@ -242,11 +245,32 @@ async def _resume_call(
         members = {**_members(record), "status": status}
         output.emit(Record(members, [*_lines(record), text.field("Left", reason)]))
         return await _was_answered(session, record)
-    members = members_of(outcome, session, output)
-    output.emit(
-        Record({**_named(record), **members}, _outcome_lines(record, outcome, session, output))
+    answer = answer_of(outcome)
+    if answer is None:
+        envelope = output.error_members(_failure_of(outcome, session, record))
+        members, lines = {"error": envelope}, _failure_lines(record, envelope)
+    else:
+        members = members_of(outcome, session, output)
+        lines = _answer_lines(record, answer, session)
+    output.emit(Record({**_named(record), **members}, lines))
+    return answer is not None
+
+
+def _failure_of(
+    outcome: Answer | Exception, session: JournaledSession, record: CallRecord
+) -> Failure:
+    """Return the failure of a call without an answer."""
+    failure = failure_of(outcome, session)
+    if not isinstance(outcome, TaskNotFoundError):
+        return failure
+    command = session.command(
+        "resume", "--journal", str(session.journal.name), "--forget", record.message_id
     )
-    return "error" not in members
+    hint = (
+        "the agent no longer knows the task, so no answer can arrive, and the call stays pending; "
+        f"to end it: {command}"
+    )
+    return failure._replace(hint=hint)
 
 
 async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
@@ -287,19 +311,20 @@ def _lines(record: CallRecord) -> Iterator[str]:
         yield text.field("Damage", record.damage)
 
 
-def _outcome_lines(
-    record: CallRecord, outcome: Answer | Exception, session: JournaledSession, output: Output
+def _answer_lines(
+    record: CallRecord, answer: Task | Message, session: JournaledSession
 ) -> Iterator[str]:
-    """Return the outcome of a call, as lines."""
+    """Return a call with an answer, as lines."""
+    message_id = text.field("Message ID", record.message_id)
+    yield message_id
+    yield from text.render(
+        answer, text.View(verbose=session.settings.verbose), shown_lines=[message_id]
+    )
+
+
+def _failure_lines(record: CallRecord, envelope: Mapping[str, Any]) -> Iterator[str]:
+    """Return a call without an answer, as lines."""
     yield text.field("Message ID", record.message_id)
-    answer = answer_of(outcome)
-    if answer is not None:
-        shown_lines = [text.field("Message ID", record.message_id)]
-        yield from text.render(
-            answer, text.View(verbose=session.settings.verbose), shown_lines=shown_lines
-        )
-        return
-    envelope = output.error_members(failure_of(outcome, session))
     yield text.field("Error", envelope["message"])
     yield text.field("Code", envelope["code"])
     if envelope["hint"]:
@@ -307,4 +332,9 @@ def _outcome_lines(
 
 
 def _shown(record: CallRecord) -> str:
-    return masked_reference(record.agent)
+    return shown_agent(record.agent)
+
+
+def shown_agent(agent: str) -> str:
+    """Return the name of an agent in a journal for people, without possible secrets."""
+    return " ".join(map(masked_reference, addresses_in(agent)))

@@ -18,6 +18,7 @@ from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.json_output import document
 from holdfast._client.answer import Answer
+from holdfast._journal.agent_name import addresses_in
 from holdfast._journal.resolve import open_journal
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
@@ -234,7 +235,7 @@ def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
     if isinstance(cause, JournalError) and cause.reason == "other_agent":
         recorded_for = cause.agent
     if recorded_for is not None:
-        agent = masked_reference(recorded_for)
+        agent = masked_reference(addresses_in(recorded_for)[0])
         hint = f"name that agent with --agent-card {agent}, or another run with --run-id"
         message = (
             f"message {error.message_id} was recorded for {agent}, and this agent has no task of "

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["completion", "config", "show_help"]
 
 
-@click.group("config", cls=HelpfulGroup, context_settings=CONTEXT)
+@click.group(
+    "config",
+    cls=HelpfulGroup,
+    context_settings=CONTEXT,
+    equivalents=dict.fromkeys(("get", "list"), "config show"),
+)
 @with_options(EVERYWHERE)
 def config(**_options: object) -> None:
     """Show the settings in effect, and their sources."""
@@ -140,7 +145,8 @@ def _complete_command(ctx: click.Context, _param: click.Parameter, incomplete: s
 def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show help for the tool, a command or a topic.
 
-    Topics: options (the options that all commands take), exit-codes.
+    Topics: options (the options that all commands take, and their variables and files), terms
+    (the terms of the protocol and of this tool), exit-codes.
     """
     above = ctx.find_root()
     command = above.command
@@ -150,6 +156,8 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     for word in words:
         child = command.get_command(above, word) if isinstance(command, click.Group) else None
         if child is None:
+            if isinstance(command, HelpfulGroup):
+                command.check_equivalents(ctx, word)
             message = f"No such command {' '.join(words)!r}."
             raise click.UsageError(message, ctx)
         command = child
@@ -161,11 +169,13 @@ def _help_on_options(ctx: click.Context) -> str:
     return shared_options_help(
         ctx,
         "Options that all commands take, before or after the command's name:",
-        "Each can also be set by the environment variable in its description, or in a .env file "
-        "under that name: in the working directory or above it, or in ~/.config/a2a-cli/.env. A "
-        "flag takes precedence over the environment, which takes precedence over files. "
-        "holdfast config show lists the values in effect; holdfast config show --help says what "
-        "which file may set.",
+        "Each can also be set by the environment variable in its description, or by a line with "
+        "that name in a .env file: in the working directory or above it, or in "
+        "~/.config/a2a-cli/.env. The names begin with A2ACLI_, the prefix of the a2a-cli "
+        "specification, so that they work with every command that follows it. A flag takes "
+        "precedence over the environment, which takes precedence over files. holdfast config show "
+        "lists the values in effect; holdfast config show --help says which settings each file "
+        "may set.",
     )
 
 
@@ -176,12 +186,41 @@ def _help_on_exit_codes(ctx: click.Context) -> str:
         formatter.write_dl(_EXIT_CODES)
     formatter.write_paragraph()
     formatter.write_text(
-        "A task that failed exits with 0, because the command itself succeeded: the state in the "
-        "output says how the task ended."
+        "If a task failed, the exit code is still 0, because the command itself succeeded: the "
+        "state in the output says how the task ended. demo-server exits with 0 after Ctrl-C and "
+        "SIGTERM."
     )
     return formatter.getvalue().rstrip("\n")
 
 
+def _help_on_terms(ctx: click.Context) -> str:
+    formatter = ctx.make_formatter()
+    formatter.write_text("Terms of the protocol and of this tool:")
+    with formatter.indentation():
+        formatter.write_dl(_TERMS)
+    return formatter.getvalue().rstrip("\n")
+
+
+_TERMS = [
+    ("A2A", "the Agent2Agent protocol, by which programs call agents (https://a2a-protocol.org)"),
+    (
+        "agent card",
+        "the JSON document in which an agent describes itself: name, skills, addresses",
+    ),
+    ("catalog", "a JSON file with several agents; CATALOG#NAME is the agent NAME of it"),
+    ("interface", "an address of an agent, with the binding and the protocol version it speaks"),
+    ("binding", "how requests are written on the wire: JSON-RPC, HTTP+JSON (rest) or gRPC"),
+    ("message", "what you send to an agent, or what it replies; it has one or more parts"),
+    ("part", "a text, a file or JSON data in a message or an artifact"),
+    ("task", "the agent's work on a message, with a state and an id; it may ask for input"),
+    ("artifact", "a result of a task: texts, files, data"),
+    ("context", "an id, assigned by the agent, that groups related messages and tasks"),
+    ("service parameter", "a value that an agent expects in a header of each request"),
+    ("extension", "an addition to the protocol, named by a URI, that a card declares"),
+    ("push notification", "an HTTP request by which the agent reports events of a task to a URL"),
+    ("journal", "an SQLite file that records each message before it is sent, and its outcome"),
+    ("TCK", "the protocol's own test kit for agents, a separate download"),
+]
 _EXIT_CODES = [
     ("0", "success"),
     ("1", "the command failed"),
@@ -195,6 +234,7 @@ _EXIT_CODES = [
 ]
 _TOPICS: Mapping[str, Callable[[click.Context], str]] = {
     "options": _help_on_options,
+    "terms": _help_on_terms,
     "exit-codes": _help_on_exit_codes,
 }
 

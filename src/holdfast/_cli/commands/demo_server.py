@@ -117,6 +117,8 @@ def demo_server(
 
     With --faults, requests fail: the first request of each new message meets the first fault, the
     next request (a retry, or a query of the task) the second one, until none is left.
+
+    The command prints the operation of each request. It exits with 0 after Ctrl-C and SIGTERM.
     """
     from holdfast._cli.output.base import Failed
 
@@ -137,8 +139,9 @@ server = HelpfulCommand(
     common=(),
     params=demo_server.params,
     callback=demo_server.callback,
-    help="Do the same as demo-server, under its other name.\n\nThe a2a-cli specification has both "
-    "names. holdfast demo-server --help describes the agent and the faults.",
+    help="Another name of demo-server, of the a2a-cli specification.\n\nIt runs the same agent, "
+    "for practice: holdfast demo-server --help describes it and its faults. For an agent of your "
+    "own, see holdfast.server.",
 )
 
 

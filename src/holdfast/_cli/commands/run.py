@@ -10,7 +10,12 @@ import click
 from holdfast._cli.errors import INTERRUPTED, CommandError, Failure
 from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.configuration import DEFAULT, FLAG, Source
-from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, POLLING, with_options
+from holdfast._cli.options.flags import (
+    CONTEXT,
+    EVERYWHERE_BY_CALL,
+    POLLING,
+    with_options,
+)
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path
 from holdfast._cli.options.settings import read_settings
@@ -138,13 +143,14 @@ _RESUMING = (
         required=True,
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="The journal that the calls are in.",
+        help="The journal: the SQLite file in which holdfast run, or a program that calls "
+        "connect(…, journal=FILE), records each message before it is sent, and its outcome.",
     ),
     click.option(
         "--list",
         "lists",
         is_flag=True,
-        help="Only show the calls that have no outcome; nothing is sent.",
+        help="Only show these calls; nothing is sent.",
     ),
     click.option(
         "--forget",
@@ -164,7 +170,7 @@ _RESUMING = (
         "    --journal calls.db --rate 50/s\n"
     ),
 )
-@with_options(_RUNNING, POLLING, EVERYWHERE)
+@with_options(_RUNNING, POLLING, EVERYWHERE_BY_CALL)
 @click.pass_context
 def run_lines(ctx: click.Context, /, **options: Any) -> int:
     """Send many messages from a file, each once; the same command resumes after a crash.
@@ -177,7 +183,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     After a crash or an interruption, the same command resumes the run: lines with a result are
     skipped, messages that were sent are waited for, and the others are sent, including lines whose
-    error has "executed": false. --timeout limits each answer.
+    error has "executed": false.
 
     A line is recognized by its id, or else by its content, at any position: the same line twice is
     two messages, a changed line is another message, and an id whose message has changed is an
@@ -248,16 +254,18 @@ def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
     context_settings=CONTEXT,
     examples=("holdfast resume --journal calls.db --list\nholdfast resume --journal calls.db\n"),
 )
-@with_options(_RESUMING, EVERYWHERE)
+@with_options(_RESUMING, EVERYWHERE_BY_CALL)
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> int:
     """Resume the calls of a journal that have no outcome, and show the outcome of each.
 
-    A crash, a timeout or an interruption leaves such calls. No message is sent again: a known
-    task is waited for, an unknown one is searched for. The calls to all agents are resumed,
-    agent by agent, each at the address in the journal; --agent-card (or --endpoint) on the
-    command line limits that to one agent. An agent that only the environment or a settings file
-    names does not limit it.
+    A journal is a file that records each message before it is sent, and its outcome. A crash, a
+    timeout or an interruption leaves calls without an outcome. No message is sent again: the
+    command waits for the task of each call, and searches for it if its id is not in the journal.
+
+    The flag --agent-card (or --endpoint) selects the calls to one agent. Without it, the calls to
+    every agent in the journal are resumed, one agent after the other, even if a variable or a
+    settings file names an agent.
 
     A call that another process works on is reported and left to that process; after a crash,
     detecting that takes some seconds. With -o json each call is one line: its task or message, or
@@ -326,17 +334,24 @@ def _resume_each(
     only_agent: str | None,
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
+    from holdfast._cli.batch.resume import shown_agent
     from holdfast._cli.output.base import Failed
-    from holdfast._journal.agent_name import is_address
+    from holdfast._journal.agent_name import addresses_in, is_address, is_same_agent
 
     worst = 0
     for agent, records in calls.items():
-        if agent != only_agent and not is_address(agent):
-            message = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
+        is_named = only_agent is not None and is_same_agent(agent, only_agent)
+        usable = [address for address in addresses_in(agent) if is_address(address)]
+        if not (is_named or usable):
+            message = f"calls to {shown_agent(agent)} cannot be resumed: {_NO_QUERY}"
             output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=message)))
             worst = max(worst, 1)
             continue
-        its_own = settings if agent == only_agent else _of_journal(ctx, settings, agent)
+        if is_named:
+            others = tuple(address for address in usable if address != only_agent)
+            its_own = settings._replace(replicas=others)
+        else:
+            its_own = _of_journal(ctx, settings, usable)
         code = _resume(ctx, output, its_own, records)
         if code == INTERRUPTED:
             return code
@@ -344,14 +359,15 @@ def _resume_each(
     return worst
 
 
-def _of_journal(ctx: click.Context, settings: Settings, agent: str) -> Settings:
+def _of_journal(ctx: click.Context, settings: Settings, addresses: Sequence[str]) -> Settings:
     """Return the settings for an agent that the journal alone names.
 
     Where the settings name another agent, the credentials beside it are not for this one.
     """
     source = Source(DEFAULT.rank, "file", Path(ctx.params["journal"]), is_trusted=False)
     return settings._replace(
-        agent_card=agent,
+        agent_card=addresses[0],
+        replicas=tuple(addresses[1:]),
         is_endpoint=False,
         agent_source=source if settings.agent_card else settings.agent_source,
     )

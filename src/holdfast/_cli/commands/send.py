@@ -13,6 +13,7 @@ from holdfast._cli.options.flags import (
     AUTHORIZING,
     CONTEXT,
     EVERYWHERE,
+    EVERYWHERE_BY_CALL,
     MESSAGE_METADATA,
     METADATA,
     POLLING,
@@ -49,7 +50,7 @@ _PARTS = (
         "text",
         multiple=True,
         metavar="TEXT",
-        help="A part with text; can be repeated.",
+        help="A part with text. Repeatable.",
     ),
     click.option(
         "--file",
@@ -58,8 +59,7 @@ _PARTS = (
         multiple=True,
         metavar="PATH|URL",
         shell_complete=complete_path,
-        help="A part with the bytes of a file, or with a URL that the agent fetches; can be "
-        "repeated.",
+        help="A part with the bytes of a file, or with a URL that the agent fetches. Repeatable.",
     ),
     click.option(
         "--data",
@@ -68,15 +68,15 @@ _PARTS = (
         multiple=True,
         metavar="PATH|-",
         shell_complete=complete_path,
-        help="A part with the JSON of a file, or of standard input; can be repeated.",
+        help="A part with the JSON of a file, or of standard input. Repeatable.",
     ),
     click.option(
         "--media-type",
         "media_type",
         multiple=True,
         metavar="TYPE",
-        help="Media type of the part whose flag stands just before; guessed from a file's name "
-        "if left out.",
+        help="Media type of one part: write it after the --text, --file or --data of that part. "
+        "By default, guessed from the file's name.",
     ),
     click.option(
         "--part-metadata",
@@ -84,7 +84,7 @@ _PARTS = (
         multiple=True,
         metavar="JSON",
         type=ParsedParam("json", read_metadata),
-        help="JSON object for the metadata of the part whose flag stands just before, as --data.",
+        help="JSON object for the metadata of one part, in the same position.",
     ),
 )
 _FLAGS = {
@@ -164,7 +164,7 @@ def _drafts(ctx: click.Context) -> list[Draft]:
     examples=(
         "holdfast send -a https://agent.example.com 'How far is the moon?'\n"
         "holdfast send -a localhost:9999 --stream 'Write a haiku'\n"
-        "holdfast send -a localhost:9999 'Summarize this' --file report.pdf\n"
+        "holdfast send -a localhost:9999 'Summarize this' --file notes --media-type text/plain\n"
         "holdfast send -a localhost:9999 --task-id ID 'Yes, book it'\n"
         "git diff | holdfast send -a localhost:9999 -o json -\n"
     ),
@@ -185,9 +185,11 @@ def _drafts(ctx: click.Context) -> list[Draft]:
 def send(ctx: click.Context, /, **options: Any) -> int:
     """Send a message and wait for the result; with --stream, show events as they arrive.
 
-    The message is TEXT, or the parts of --text, --file and --data in their order, or both. TEXT
-    can be - for standard input. A message is sent once: if the reply is lost, the command searches
-    for its task, and does not send the message again.
+    A message has one or more parts: TEXT, then those of --text, --file and --data in their order.
+    TEXT can be - for standard input.
+
+    The message is sent once. If the reply is lost, the command searches for the task. If there is
+    none, it exits with 1: the outcome is unknown, and the message is not sent again.
     """
     from holdfast._cli.agent import actions
     from holdfast._cli.options.parts import read_parts
@@ -217,24 +219,24 @@ def send(ctx: click.Context, /, **options: Any) -> int:
     ),
 )
 @click.argument("words", metavar="[TEXT]", nargs=-1)
-@with_options(REPLY, METADATA, MESSAGE_METADATA, POLLING, EVERYWHERE)
+@with_options(REPLY, METADATA, MESSAGE_METADATA, POLLING, EVERYWHERE_BY_CALL)
 @click.pass_context
 def chat(ctx: click.Context, /, **options: Any) -> int:
     """Talk to an agent interactively, line by line.
 
-    Each line is a message, sent in the context of the messages before it. TEXT is the first. If
-    the agent asks for input, the next line is the reply. Answers are shown as they arrive, and
-    resumed after a cut connection. --timeout limits each answer.
+    Each line is a message; TEXT is the first one. All of them are sent in one context, by which
+    the agent groups related messages. If the agent asks for input, the next line answers it. Text
+    is shown as it arrives; if the connection is cut, the command fetches the rest.
 
     A line that ends in a backslash continues on the next line. Pasted text is one message if the
     terminal marks it as pasted. /help lists the commands; //WORD sends /WORD to the agent. The
     arrow keys recall earlier lines; they are not stored.
 
-    Ctrl-C stops an answer; the agent continues its work, and an empty line follows the task again.
-    Ctrl-C at an empty line, Ctrl-D or /exit ends the command. The last line on stderr is the
-    command that continues later.
+    Ctrl-C while an answer arrives stops showing it; the agent continues its work, and an empty
+    line shows the rest. Ctrl-C at an empty line, Ctrl-D or /exit ends the chat, which then shows
+    the command that continues it.
 
-    Without a terminal, TEXT is sent as by holdfast send.
+    Without a terminal, TEXT is required, and holdfast chat TEXT does what holdfast send TEXT does.
     """
     from holdfast._cli.agent import actions
     from holdfast._cli.agent.chat import Chat

@@ -115,7 +115,18 @@ _SAVING = (
 )
 
 
-@click.group("task", cls=HelpfulGroup, context_settings=CONTEXT)
+@click.group(
+    "task",
+    cls=HelpfulGroup,
+    context_settings=CONTEXT,
+    equivalents={
+        "show": "task get TASK_ID",
+        "wait": "task get --wait TASK_ID",
+        **dict.fromkeys(("watch", "follow", "stream"), "task subscribe --stream TASK_ID"),
+        "send": "send --task-id TASK_ID TEXT",
+        "resume": "task subscribe --stream TASK_ID",
+    },
+)
 @with_options(EVERYWHERE)
 def task(**_options: object) -> None:
     """Show, list, follow, cancel and download tasks; configure push notifications."""
@@ -315,7 +326,11 @@ _RECEIVING = (
 )
 
 
-@task.group("push-config", context_settings=CONTEXT)
+@task.group(
+    "push-config",
+    context_settings=CONTEXT,
+    equivalents=dict.fromkeys(("add", "set"), "task push-config create TASK_ID URL"),
+)
 @with_options(EVERYWHERE)
 def push_config(**_options: object) -> None:
     """Manage the push notifications of a task.

@@ -41,6 +41,7 @@ __all__ = [
     "DEFAULT_TIMEOUT_S",
     "EVERYWHERE",
     "EVERYWHERE_BRIEFLY",
+    "EVERYWHERE_BY_CALL",
     "HISTORY",
     "LINES",
     "MESSAGE_METADATA",
@@ -94,7 +95,9 @@ _AGENT, _OUTPUT, _CREDENTIALS, _TRUST, _PROTOCOL, _SETTINGS = (
 """The sections of ``holdfast help options``."""
 
 
-def _timeout(seconds: float) -> Callable[[F], F]:
+def _timeout(
+    seconds: float, what: str = "Time limit of the command, such as 30s or 1m30s."
+) -> Callable[[F], F]:
     return _option(
         "--timeout",
         section=_OUTPUT,
@@ -102,7 +105,7 @@ def _timeout(seconds: float) -> Callable[[F], F]:
         type=ParsedParam("duration", read_timeout),
         default=shown_duration(seconds),
         shown=shown_duration,
-        help="Time limit of the command, such as 30s or 1m30s.",
+        help=what,
     )
 
 
@@ -149,7 +152,8 @@ EVERYWHERE = (
         shell_complete=complete_path,
         help="The agent, by its card: a host or origin (the well-known path is appended; a bare "
         "host is called over https, localhost over http), the URL of a card, a file:// URL or a "
-        "path; or CATALOG#NAME, an entry of a JSON catalog of agents at a path or URL.",
+        "path; or CATALOG#NAME, the agent NAME of a catalog: a JSON file of agents at a path or "
+        "URL.",
     ),
     _option(
         "--endpoint",
@@ -178,10 +182,11 @@ EVERYWHERE = (
         multiple=True,
         metavar="BINDING",
         type=ParsedParam("binding", read_transport, r"[,\s]+"),
-        show_default="the order of the card",
+        show_default="the card's order",
         shell_complete=_complete_transport,
-        help=f"Preferred binding: {', '.join(BINDINGS)}, or for short jsonrpc, rest, grpc. "
-        "Repeatable, best first. A binding that the card does not offer is skipped.",
+        help=f"Preferred binding (wire format): {', '.join(BINDINGS)}, or for short jsonrpc, "
+        "rest, grpc. Repeatable, best first. A binding that the card does not offer is skipped; "
+        "if it offers none of them, its own order applies.",
     ),
     _option(
         "--a2a-version",
@@ -189,8 +194,8 @@ EVERYWHERE = (
         brief=f"Protocol version: {PROTOCOL_VERSION} or {OLDER_VERSION}.",
         metavar="VERSION",
         type=ParsedParam("version", read_version),
-        show_default="the newest that the card declares",
-        help=f"Protocol version: {PROTOCOL_VERSION} or {OLDER_VERSION}; no other is used. By "
+        show_default="the card's newest",
+        help=f"Protocol version: {PROTOCOL_VERSION} or {OLDER_VERSION}. By "
         f"default, {OLDER_VERSION} is used, with a warning, if the card declares nothing newer.",
     ),
     _option(
@@ -308,8 +313,22 @@ EVERYWHERE = (
 )
 """Options of every command; they are also valid before its name."""
 
-EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_DOCTOR_TIMEOUT_S), *EVERYWHERE[10:])
+
+def _with_timeout(timeout: Callable[[Any], Any]) -> Sequence[Callable[[Any], Any]]:
+    """Return the options of every command with another time limit."""
+    return (*EVERYWHERE[:9], timeout, *EVERYWHERE[10:])
+
+
+EVERYWHERE_BRIEFLY = _with_timeout(_timeout(DEFAULT_DOCTOR_TIMEOUT_S))
 """The same for commands that do not wait for a task."""
+
+EVERYWHERE_BY_CALL = _with_timeout(
+    _timeout(
+        DEFAULT_TIMEOUT_S,
+        "Time limit of each call, which is a message and its result, such as 30s or 1m30s.",
+    )
+)
+"""The same for commands that make more than one call."""
 
 WAITING = (
     _option(
@@ -318,13 +337,13 @@ WAITING = (
         "--return-immediately",
         "asynchronous",
         is_flag=True,
-        help="Do not wait; return the identifiers at once.",
+        help="Do not wait for the task: show its id and state at once.",
     ),
     _option(
         "--wait",
         "--watch",
         is_flag=True,
-        help="Wait until the task ends or waits for a person. Default of send and cancel.",
+        help="Wait until the task ends or waits for a person: the default, except of task get.",
     ),
 )
 POLLING = (
@@ -334,8 +353,8 @@ POLLING = (
         type=ParsedParam("duration", read_duration),
         default=shown_duration(DEFAULT_POLL_INTERVAL_S),
         shown=shown_duration,
-        help="Time between two polls of the task, if no stream reports it; the first polls are "
-        "closer together.",
+        help="Interval between queries of the task, if the agent has no stream for it; the first "
+        "intervals are shorter.",
     ),
 )
 REPLY = (
@@ -349,15 +368,15 @@ REPLY = (
         "--context-id",
         metavar="ID",
         type=ParsedParam("id", read_id),
-        help="Send in this context, an id that the agent assigned.",
+        help="Send in this context: the id by which the agent groups related messages.",
     ),
 )
 AUTHORIZING = (
     click.option(
         "--through-auth",
         is_flag=True,
-        help="If the task waits for authorization (AUTH_REQUIRED), show the request, and keep "
-        "waiting until it is granted; the default is to stop.",
+        help="If the task waits for authorization (AUTH_REQUIRED), show what the agent asks for "
+        "and keep waiting, instead of ending.",
     ),
 )
 METADATA = (
@@ -392,15 +411,15 @@ STREAMING = (
     click.option(
         "--stream",
         is_flag=True,
-        help="Show events as they arrive; with -o json as JSON Lines, one event a line. Only a "
-        "flag: no variable and no file sets it.",
+        help="Show events as they arrive; with -o json, each is a JSON document on one line. Has "
+        "no variable.",
     ),
 )
 LINES = (
     click.option(
         "--stream",
         is_flag=True,
-        help="With -o json: write each object on one line. Only a flag.",
+        help="With -o json: write each JSON document on one line. Has no variable.",
     ),
 )
 """The same flag for commands without a stream."""

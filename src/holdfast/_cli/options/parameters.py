@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EQUIVALENTS",
     "Choice",
+    "HintedUsageError",
     "MissingAgentError",
     "ParsedParam",
     "SettingOption",
@@ -75,21 +76,36 @@ _MAX_UNKNOWN_NAMES = 50
 """Maximum number of unknown names to report; a file may have thousands."""
 
 
-class MissingAgentError(click.UsageError):
-    """A command needs an agent, and no setting names one.
+class HintedUsageError(click.UsageError):
+    """A wrong command line, with the command that is meant.
+
+    Args:
+        message: What is wrong.
+        ctx: The command's context.
+        hint: What to do about it.
+
+    Attributes:
+        hint: As given.
+    """
+
+    def __init__(self, message: str, ctx: click.Context, *, hint: str) -> None:
+        super().__init__(message, ctx)
+        self.hint = hint
+
+
+class MissingAgentError(HintedUsageError):
+    """A command needs an agent, and no setting names one; the hint says how to name it.
 
     Args:
         ctx: The command's context.
-
-    Attributes:
-        hint: How to name one, and which command starts one.
     """
 
     def __init__(self, ctx: click.Context) -> None:
-        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
-        self.hint = (
-            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
-            "starts an agent to try, at localhost:9999"
+        super().__init__(
+            "Missing option '--agent-card' / '-a': name the agent.",
+            ctx,
+            hint=f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
+            "starts an agent to try, at localhost:9999",
         )
 
 

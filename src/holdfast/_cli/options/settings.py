@@ -40,6 +40,7 @@ class Settings(NamedTuple):
 
     Attributes:
         agent_card: The reference, as written; or the address of the interface.
+        replicas: The addresses of the agent's other replicas, as a journal names them.
         is_endpoint: Whether it is the address of an interface, and no card is fetched.
         config: The configuration file that the caller named by a flag, as written.
         bearer: A bearer token.
@@ -80,6 +81,7 @@ class Settings(NamedTuple):
     """
 
     agent_card: str
+    replicas: tuple[str, ...] = ()
     is_endpoint: bool = False
     config: str | None = None
     bearer: str | None = None

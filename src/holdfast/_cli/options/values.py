@@ -234,7 +234,7 @@ def read_directory(text: str) -> str:
 
 def read_svc_param(text: str) -> tuple[str, str]:
     """Parse ``name:value`` as a valid HTTP header, the name in lower case."""
-    from holdfast._wire.http import check_headers
+    from holdfast._wire.http import check_caller_headers
 
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip(" \t")
@@ -244,7 +244,7 @@ def read_svc_param(text: str) -> tuple[str, str]:
     if (flag := _OWN_PARAMETERS.get(name.lower())) is not None:
         message = f"{name} is set by {flag}"
         raise ValueError(message)
-    ((lowered, checked),) = check_headers({name: value}).items()
+    ((lowered, checked),) = check_caller_headers({name: value}).items()
     return lowered, checked
 
 

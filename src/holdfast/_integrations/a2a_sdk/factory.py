@@ -17,7 +17,7 @@ from holdfast._integrations.a2a_sdk.conversion import (
 from holdfast._integrations.a2a_sdk.retry import RetryTransport
 from holdfast._integrations.a2a_sdk.retry_loop import RetryExecutor
 from holdfast._integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
-from holdfast._integrations.a2a_sdk.validation import check_config, check_names
+from holdfast._integrations.a2a_sdk.validation import check_config, check_interceptors, check_names
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast.extend import Endpoints, SystemEnv
 from holdfast.protocol import HTTP_BINDINGS
@@ -114,6 +114,22 @@ class HoldfastClientFactory(ClientFactory):
         check_other_labels(self._resilience)
         return RetryTransport.from_config(transport, self._retry_config, env=self._env)
 
+    def create(
+        self, card: pb.AgentCard, interceptors: list[ClientCallInterceptor] | None = None
+    ) -> Client:
+        """Return a client for the agent of a card.
+
+        Args:
+            card: The card of the agent.
+            interceptors: Interceptors of the client.
+
+        Raises:
+            ValueError: The client has no binding in common with the agent.
+            TypeError: An interceptor is not one of the SDK.
+        """
+        check_interceptors(interceptors)
+        return super().create(card, interceptors)
+
     async def create_from_url(
         self,
         url: str,
@@ -137,7 +153,9 @@ class HoldfastClientFactory(ClientFactory):
         Raises:
             a2a.client.errors.AgentCardResolutionError: There is no card.
             ValueError: The client has no binding in common with the agent.
+            TypeError: An interceptor is not one of the SDK.
         """
+        check_interceptors(interceptors)
         make = partial(
             super().create_from_url,
             url,

@@ -22,7 +22,13 @@ from a2a.client.errors import A2AClientError, AgentCardResolutionError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
 
-from holdfast._arguments import check_headers, check_kind, check_one_of, check_seconds, check_url
+from holdfast._arguments import (
+    check_caller_headers,
+    check_kind,
+    check_one_of,
+    check_seconds,
+    check_url,
+)
 from holdfast._client.client import streaming, subscribing
 from holdfast._client.options import CALL_TIMEOUT, ClientOptions
 from holdfast._integrations.a2a_sdk import unary_calls
@@ -348,7 +354,7 @@ class HoldfastTransport(ClientTransport):
         parameters = None if context is None else context.service_parameters
         if self._httpx_settings is not None or parameters:
             headers = {} if self._httpx_settings is None else self._httpx_settings.headers()
-            options["headers"] = {**headers, **check_headers(parameters or {})}
+            options["headers"] = {**headers, **check_caller_headers(parameters or {})}
         return options
 
     def _timeouts_of_call(self, timeout: float, *, streams: bool) -> Timeouts:

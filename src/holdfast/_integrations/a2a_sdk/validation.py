@@ -10,11 +10,13 @@ from a2a.types import AgentCard
 
 from holdfast._arguments import check_options
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
+from holdfast.compat import AuthInterceptor
+from holdfast.extend import Interceptor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["check_card", "check_config", "check_names"]
+__all__ = ["check_card", "check_config", "check_interceptors", "check_names"]
 
 _RETRYING = frozenset(field.name for field in fields(RetryConfig))
 
@@ -45,6 +47,23 @@ def check_config(config: object) -> None:
     if config is not None and not isinstance(config, ClientConfig):
         text = f"config must be a2a.client.ClientConfig, not {_kind(config)}"
         raise TypeError(text)
+
+
+def check_interceptors(interceptors: Iterable[object] | None) -> None:
+    """Check the interceptors of a client of the SDK; Holdfast's have other arguments.
+
+    Raises:
+        TypeError: One of them is not an interceptor of the SDK.
+    """
+    for interceptor in interceptors or ():
+        is_own = isinstance(interceptor, Interceptor | AuthInterceptor)
+        if is_own or not (hasattr(interceptor, "before") and hasattr(interceptor, "after")):
+            text = (
+                f"{_kind(interceptor)} is not an interceptor of the official SDK: derive it from "
+                "a2a.client.ClientCallInterceptor, whose before(args) and after(args) change "
+                "args and return nothing"
+            )
+            raise TypeError(text)
 
 
 def check_card(card: object) -> None:

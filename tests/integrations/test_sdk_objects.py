@@ -1,0 +1,309 @@
+"""Objects of the official SDK in Holdfast's own client: refused, with advice that works."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from a2a.client import AuthInterceptor as SdkAuthInterceptor
+from a2a.client import (
+    ClientCallContext,
+    ClientCallInterceptor,
+    ClientConfig,
+    InMemoryContextCredentialStore,
+)
+from a2a.types import Role as SdkRole
+from a2a.types import TaskState as SdkTaskState
+from a2a.types import a2a_pb2 as pb
+from google.protobuf.json_format import MessageToDict
+from tests.kit.real_agents import LIMIT, PACKAGE, sdk_python
+from tests.kit.sdk_clients import card_of
+
+import holdfast
+from holdfast import Role, TaskState, compat, connect, types
+from holdfast.extend import Interceptor
+from holdfast.integrations.a2a_sdk import HoldfastTransport, client_factory, to_value
+from holdfast.protocol import OPERATIONS
+from holdfast.testing import FakeAgent, FakeNetwork
+
+TASK = pb.Task(id="1", context_id="c", status=pb.TaskStatus(state=pb.TASK_STATE_WORKING))
+REQUEST = pb.SendMessageRequest(
+    message=pb.Message(message_id="m", role=pb.ROLE_USER, parts=[pb.Part(text="hi")])
+)
+PUSH = pb.TaskPushNotificationConfig(task_id="1", url="https://me.example/push")
+CONTEXT = ClientCallContext(state={"a": 1}, timeout=5, service_parameters={"x-team": "moon"})
+
+
+class OfSdk(ClientCallInterceptor):
+    async def before(self, args): ...
+
+    async def after(self, args): ...
+
+
+class OfHoldfast(Interceptor): ...
+
+
+AGENT = FakeAgent()
+
+
+def made(**options):
+    return connect(AGENT.url, engine=FakeNetwork(FakeAgent()), **options)
+
+
+def on_sdk_card(interceptor):
+    return client_factory(engine=FakeNetwork(AGENT)).create(card_of(AGENT), [interceptor])
+
+
+MESSAGE = to_value(REQUEST.message, types.Message)
+CASES = {
+    "message": (lambda: made().ask(REQUEST), lambda: made().ask(REQUEST.message), "its message"),
+    "role": (
+        lambda: made().ask(types.Message(role=pb.ROLE_USER, parts=MESSAGE.parts)),
+        lambda: made().ask(
+            types.Message(role=Role(SdkRole.Name(pb.ROLE_USER)), parts=MESSAGE.parts)
+        ),
+        r"not int; pass a member such as Role\.USER; .* holdfast\.Role\(a2a\.types\.Role\.Name\(",
+    ),
+    "state": (
+        lambda: made().list_tasks(status=pb.TASK_STATE_WORKING),
+        lambda: made().list_tasks(status=TaskState(SdkTaskState.Name(pb.TASK_STATE_WORKING))),
+        r"holdfast\.TaskState\(a2a\.types\.TaskState\.Name\(…\)\)",
+    ),
+    "id": (lambda: made().get_task(TASK), None, "a2a_pb2.Task of the official SDK; pass its id"),
+    "push config of a message": (
+        lambda: made().send_message("hi", push_notification_config=PUSH),
+        lambda: made().send_message(
+            "hi", push_notification_config=to_value(PUSH, types.TaskPushNotificationConfig)
+        ),
+        r"to_value\(…, holdfast\.types\.TaskPushNotificationConfig\)",
+    ),
+    "push config": (
+        lambda: made().create_task_push_notification_config(PUSH),
+        None,
+        r"to_value\(…, holdfast\.types\.TaskPushNotificationConfig\)",
+    ),
+    "configuration": (
+        lambda: made(configuration=pb.SendMessageConfiguration()),
+        lambda: made(
+            configuration=to_value(pb.SendMessageConfiguration(), types.SendMessageConfiguration)
+        ),
+        r"to_value\(…, holdfast\.types\.SendMessageConfiguration\)",
+    ),
+    "conversation": (
+        lambda: made().conversation(task=TASK),
+        lambda: made().conversation(task=to_value(TASK, types.Task)),
+        r"to_value\(…, holdfast\.types\.Task\)",
+    ),
+    "request of call": (
+        lambda: made().call(OPERATIONS["ListTasks"], pb.ListTasksRequest()),
+        lambda: made().call(
+            OPERATIONS["ListTasks"], to_value(pb.ListTasksRequest(), types.ListTasksRequest)
+        ),
+        r"to_value\(…, holdfast\.types\.ListTasksRequest\)",
+    ),
+    "metadata": (
+        lambda: made().ask("hi", metadata={"task": TASK}),
+        lambda: made().ask("hi", metadata={"task": MessageToDict(TASK)}),
+        r"must be JSON, .*; pass what google\.protobuf\.json_format\.MessageToDict\(…\) gives",
+    ),
+    "context": (
+        lambda: made().ask("hi", context=CONTEXT),
+        lambda: made().ask(
+            "hi",
+            context=holdfast.auth.ClientCallContext(state=CONTEXT.state),
+            timeout=CONTEXT.timeout,
+            headers=CONTEXT.service_parameters,
+        ),
+        r"pass holdfast\.auth\.ClientCallContext\(state=….state\), its timeout as timeout=",
+    ),
+    "config": (
+        lambda: compat.ClientFactory(ClientConfig()),
+        None,
+        r"pass holdfast\.compat\.ClientConfig\(…\), which has engine= in place of httpx_client=",
+    ),
+    "interceptor": (
+        lambda: made(interceptors=[OfSdk()]),
+        lambda: made(interceptors=[OfHoldfast()]),
+        r"OfSdk is an interceptor of the official SDK; derive it from holdfast\.extend\.Intercep",
+    ),
+    "interceptor of compat": (
+        lambda: compat.ClientFactory().create(AGENT.url, interceptors=[OfSdk()]),
+        None,
+        r"derive it from holdfast\.extend\.Interceptor",
+    ),
+    "interceptor added later": (
+        lambda: made().add_request_middleware(OfSdk()),
+        lambda: made().add_request_middleware(OfHoldfast()),
+        r"derive it from holdfast\.extend\.Interceptor",
+    ),
+    "credentials": (
+        lambda: made(interceptors=[SdkAuthInterceptor(InMemoryContextCredentialStore())]),
+        lambda: made(auth=InMemoryContextCredentialStore()),
+        "credentials are passed as auth=",
+    ),
+    "Holdfast's interceptor in the SDK": (
+        lambda: on_sdk_card(OfHoldfast()),
+        lambda: on_sdk_card(OfSdk()),
+        r"OfHoldfast is not an interceptor .*: derive it from a2a\.client\.ClientCallInterceptor",
+    ),
+    "Holdfast's credentials in the SDK": (
+        lambda: client_factory().create_from_url(
+            AGENT.url, [compat.AuthInterceptor(compat.InMemoryContextCredentialStore())]
+        ),
+        None,
+        r"holdfast\S+AuthInterceptor is not an interceptor of the official SDK",
+    ),
+    "transport": (
+        lambda: compat.ClientFactory().register("JSONRPC", HoldfastTransport),
+        None,
+        "HoldfastTransport is a transport of the official SDK: register it in a factory of the S",
+    ),
+    "transport of connect": (
+        lambda: made(transport_producers={"JSONRPC": HoldfastTransport}),
+        made,
+        "Holdfast's own client needs none for JSONRPC",
+    ),
+    "reply of a fake agent": (
+        lambda: FakeAgent(REQUEST.message),
+        lambda: FakeAgent(MESSAGE),
+        r"behaviour must be Message, .*to_value\(…, holdfast\.types\.Message\)",
+    ),
+    "card of a fake agent": (
+        lambda: FakeAgent(card=card_of(AGENT)),
+        lambda: FakeAgent(card=to_value(card_of(AGENT), types.AgentCard)),
+        r"to_value\(…, holdfast\.types\.AgentCard\)",
+    ),
+    "event of a task manager": (
+        lambda: compat.ClientTaskManager().process(TASK),
+        lambda: compat.ClientTaskManager().process(to_value(TASK, types.Task)),
+        r"to_value\(…, holdfast\.types\.Task\)",
+    ),
+    "agent of a coordinator": (
+        lambda: holdfast.Coordinator({"a": TASK}),
+        None,
+        r"AgentCard, .* or a Client, not a2a_pb2\.Task of the official SDK",
+    ),
+}
+
+
+async def done(use):
+    result = use()
+    return await result if hasattr(result, "__await__") else result
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_an_sdk_object_is_refused_with_advice_that_works(case):
+    wrong, right, advice = CASES[case]
+
+    with pytest.raises((TypeError, ValueError), match=advice) as caught:
+        await done(wrong)
+    assert "\n" not in str(caught.value)
+    if right is not None:
+        await done(right)
+
+
+async def test_a_coordinator_takes_an_sdk_card():
+    agent = FakeAgent("hello")
+    agents = {"one": card_of(agent), "two": [card_of(agent)]}
+
+    async with holdfast.Coordinator(agents, engine=FakeNetwork(agent)) as coordinator:
+        results = await coordinator.fan_out("hi")
+
+    assert [result.answer.text for result in results] == ["hello", "hello"]
+
+
+async def test_a_fake_agent_refuses_what_its_function_returns():
+    agent = FakeAgent(lambda received: REQUEST.message)
+
+    with pytest.raises(TypeError, match="the result of behaviour must be Message"):
+        await connect(agent.url, engine=FakeNetwork(agent)).ask("hi")
+
+
+OF_V03 = """
+import asyncio, json
+from a2a.client import ClientCallContext, ClientCallInterceptor, ClientConfig
+from a2a.types import *
+import holdfast
+from holdfast import compat, types
+from holdfast.testing import FakeAgent, FakeNetwork
+
+AGENT = FakeAgent()
+PUSH = TaskPushNotificationConfig(
+    task_id="1", push_notification_config=PushNotificationConfig(url="https://x.test", token="t")
+)
+TASK = Task(id="1", context_id="c", status=TaskStatus(state=TaskState.working))
+MESSAGE = Message(message_id="1", role=Role.user, parts=[Part(root=TextPart(text="hi"))])
+PARAMS = MessageSendParams(message=MESSAGE)
+REQUEST = SendMessageRequest(id=1, params=PARAMS)
+
+class OfSdk(ClientCallInterceptor):
+    async def intercept(self, *args): ...
+
+def made(**options):
+    return holdfast.connect(AGENT.url, engine=FakeNetwork(AGENT), **options)
+
+WRONG = {
+    "push": lambda: made().create_task_push_notification_config(PUSH),
+    "task": lambda: made().conversation(task=TASK),
+    "state": lambda: made().list_tasks(status=TaskState.working),
+    "params": lambda: made().ask(PARAMS),
+    "request": lambda: made().ask(REQUEST),
+    "metadata": lambda: made().ask("hi", metadata=TASK),
+    "context": lambda: made().ask("hi", context=ClientCallContext()),
+    "config": lambda: compat.ClientFactory(ClientConfig()),
+    "interceptor": lambda: made(interceptors=[OfSdk()]),
+}
+
+async def main():
+    said = {}
+    for name, use in WRONG.items():
+        try:
+            result = use()
+            await result
+        except TypeError as error:
+            said[name] = str(error)
+    config = types.TaskPushNotificationConfig(
+        task_id=PUSH.task_id,
+        url=PUSH.push_notification_config.url,
+        token=PUSH.push_notification_config.token,
+    )
+    agent = made()
+    task = await agent.send_message("hi", push_notification_config=config)
+    agent.conversation(task=await agent.get_task(task.id))
+    await agent.list_tasks(status=holdfast.TaskState[TaskState.working.name.upper()])
+    await agent.ask(PARAMS.message)
+    await agent.ask(REQUEST.params.message)
+    dump = TASK.model_dump(mode="json", by_alias=True, exclude_none=True)
+    await agent.ask("hi", metadata=dump)
+    print(json.dumps(said))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.sdk
+@pytest.mark.real_time
+def test_objects_of_the_sdk_for_0_3_are_refused_with_advice_that_works():
+    python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
+    ran = subprocess.run(
+        [str(python), "-c", OF_V03],
+        env={"PYTHONPATH": str(PACKAGE)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    for name, advice in {
+        "push": r"TaskPushNotificationConfig\(task_id=….task_id, url=….push_notification_config",
+        "task": r"pass await agent.get_task\(….id\)",
+        "state": r"pass holdfast.TaskState\[….name.upper\(\)\]",
+        "params": "pass its message",
+        "request": "pass its params.message",
+        "metadata": r"model_dump\(mode=\"json\", by_alias=True, exclude_none=True\) gives",
+        "context": r"pass holdfast.auth.ClientCallContext",
+        "config": r"pass holdfast.compat.ClientConfig",
+        "interceptor": r"derive it from holdfast.extend.Interceptor",
+    }.items():
+        assert re.search(advice, said[name]), said[name]
