@@ -20,7 +20,7 @@ import msgspec
 from holdfast._model.operations import SUBSCRIBE_TO_TASK
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._policy.breaker import BreakerState
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
@@ -496,7 +496,12 @@ def _log(observation: Observation) -> None:
         case AttemptStarted() if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s attempt %d started", _describe(observation), observation.number)
         case AttemptFailed():
-            logger.warning(
+            # A refused subscription means that the task is over: the stream fetches it.
+            is_answer = observation.operation == SUBSCRIBE_TO_TASK.name and isinstance(
+                observation.error, UnsupportedOperationError | TaskNotFoundError
+            )
+            logger.log(
+                logging.INFO if is_answer else logging.WARNING,
                 "%s attempt %d failed after %.3f s: %s: %s",
                 _describe(observation),
                 observation.number,
