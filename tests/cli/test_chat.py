@@ -45,8 +45,8 @@ from holdfast.types import Artifact, Message, Part, Role, Task, TaskState, TaskS
 
 LEFT = f"Hint: holdfast chat --context-id context-2 --agent-card {AGENT}\n"
 FOLLOWS = (
-    "Hint: task task-1 is still TASK_STATE_WORKING; Enter follows it again, or later: holdfast "
-    f"task subscribe --stream task-1 --agent-card {AGENT}\n"
+    "Hint: task task-1 was last seen TASK_STATE_WORKING; Enter follows it again, or later: "
+    f"holdfast task subscribe --stream task-1 --agent-card {AGENT}\n"
 )
 OPEN = f"Hint: holdfast chat --context-id context-2 --task-id task-1 --agent-card {AGENT}\n"
 
@@ -941,7 +941,7 @@ def test_on_a_terminal_ctrl_c_leaves_an_answer_and_then_the_chat():
         person.types("count\r")
         person.sees("one two")
         person.interrupts()
-        person.sees("Hint: task task-1 is still TASK_STATE_WORKING")
+        person.sees("Hint: task task-1 was last seen TASK_STATE_WORKING")
         person.sees("> ")
         person.types("half a line")
         person.sees("half a line")

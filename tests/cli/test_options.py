@@ -486,6 +486,13 @@ def test_an_option_before_the_command_beats_the_environment():
     assert done.error["code"] == "TaskNotFoundError"
 
 
+def test_an_invalid_value_is_reported_under_the_name_that_was_written():
+    by_flag = holdfast("send", "hello", "--timeout", "soon")
+    assert by_flag.err.startswith("Error: Invalid value for '--timeout': 'soon' is not")
+    by_variable = holdfast("send", "hello", env={"A2ACLI_TIMEOUT": "soon"})
+    assert by_variable.err.startswith("Error: Invalid value for A2ACLI_TIMEOUT in the environment")
+
+
 def test_help_shows_what_is_in_effect():
     plain = " ".join(holdfast("send", "--help", card=None).out.split())
     for default in ("default: text", "default: 15m", "default: 2s",

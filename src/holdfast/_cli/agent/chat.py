@@ -345,8 +345,8 @@ class Chat:
         elif task is not None:
             self._output.emit(
                 Notice.hint(
-                    f"task {task.id} is still {task.state}; Enter follows it again, or later: "
-                    f"{session.resume_command(task.id)}"
+                    f"task {task.id} was last seen {task.state}; Enter follows it again, or "
+                    f"later: {session.resume_command(task.id)}"
                 )
             )
 
