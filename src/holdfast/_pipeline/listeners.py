@@ -148,11 +148,11 @@ class AttemptFailed(Observation, frozen=True, kw_only=True):
 
 
 class RetryScheduled(Observation, frozen=True, kw_only=True):
-    """An attempt failed, and another one is scheduled.
+    """An attempt failed, and another one is scheduled; reported once for each attempt.
 
     Attributes:
         number: Number of the next attempt, from 2.
-        wait: Seconds until the next attempt.
+        wait: Seconds until the next attempt; it may begin later if the circuit is open then.
         error: The error of the previous attempt.
     """
 
