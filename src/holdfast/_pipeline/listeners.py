@@ -71,6 +71,15 @@ class Interceptor:
     async def before(self, call: AnyCall) -> AnyCall | AnyReply:
         """Return the call to make, changed or not, or a reply that answers it early.
 
+        The value of an early `Reply` has the type that ``call.operation.response`` names:
+        ``SendMessageResponse(task=…)`` or ``SendMessageResponse(message=…)`` for ``SendMessage``;
+        ``StreamResponse(task=…)`` or ``StreamResponse(message=…)``, the only event of the stream,
+        for ``SendStreamingMessage`` and ``SubscribeToTask``; a `Task` for ``GetTask`` and
+        ``CancelTask``; a ``ListTasksResponse``, a ``TaskPushNotificationConfig``, a
+        ``ListTaskPushNotificationConfigsResponse`` or an `AgentCard` for the operations that
+        return one; ``Empty()`` for ``DeleteTaskPushNotificationConfig``. All of these types are in
+        `holdfast.types`. `Client.ask` streams if the agent does, so answer both operations.
+
         Args:
             call: The call.
         """
