@@ -85,7 +85,7 @@ def read_timeout(text: str) -> float:
     Raises:
         ValueError: It is not a duration.
     """
-    return read_duration(text, "; waiting without end is not possible, but 1000h is")
+    return read_duration(text, "; to wait very long, write 1000h")
 
 
 def read_grace(text: str) -> float:
