@@ -2,15 +2,15 @@
 
     python benchmarks/dead_agent.py [--fan-outs 300]
 
-A coordinator knows the cards of all ten, and asks them every 0.2 s, without waiting for the
-results of the last time. Nine work for half a second to two; the tenth has died, in one way after
-the other. The coordinator and what it sends are real, the agents are fake ones, time is virtual.
+A coordinator has the cards of all ten agents, and starts a fan-out every 0.2 s without waiting for
+the results of the previous one. Nine agents work for 0.5 to 2 s; the tenth fails, in each of the
+ways below. The coordinator and its requests are real, the agents are fake, and time is virtual.
 
-One that answers nothing is the hard case. A reply may take minutes, so silence shows nothing for
-long, and each call there holds one of the coordinator's places until its time is over.
+An agent that accepts requests and never replies is the hardest case. A reply may take minutes, so
+a missing reply is no sign of a failure, and each call holds a slot until its time limit.
 
-It fails if less than 99.9 % of the calls to the nine go well, or one of them takes longer than its
-agent works.
+The benchmark fails if less than 99.9 % of the calls to the nine agents succeed, or if a call takes
+longer than its agent works.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ QUICK = Resilience(timeouts=Timeouts(first_byte=5.0))
 
 DEATHS: dict[str, tuple[Fault, ConnectOptions]] = {
     "refuses connections": (Refuse(), {}),
-    "breaks connections off": (Reset(), {}),
+    "resets connections": (Reset(), {}),
     "answers 502": (bad_gateway(), {}),
-    "answers nothing": (Stall(), {}),
-    "answers nothing, `Timeouts(first_byte=5)`": (Stall(), {"resilience": QUICK}),
+    "never replies": (Stall(), {}),
+    "never replies, `Timeouts(first_byte=5)`": (Stall(), {"resilience": QUICK}),
 }
 """A kind of failure of the agent, and the options of its callers."""
 
@@ -70,10 +70,10 @@ class Day(NamedTuple):
 
     Attributes:
         calls: Calls to the nine.
-        well: Those of them that went well.
-        beyond: Most seconds that one of these took beyond its agent's work.
-        requests: What the dead agent was sent.
-        at_once: Share of the calls to it that were answered for at once.
+        well: Those of them that succeeded.
+        beyond: Maximum seconds that a call took longer than its agent worked.
+        requests: Requests to the failing agent.
+        at_once: Share of the calls to it that failed immediately, without a request.
     """
 
     calls: int
@@ -84,13 +84,13 @@ class Day(NamedTuple):
 
 
 class Seeded(SystemEnv):
-    """Draws the same random numbers each time."""
+    """An environment with the same random numbers in each run."""
 
     def __init__(self) -> None:
         self._dice = random.Random(1)
 
     def random(self) -> float:
-        """A number from 0 up to 1."""
+        """Return a number from 0 up to 1."""
         return self._dice.random()
 
 
@@ -102,13 +102,13 @@ class Counting(FakeNetwork):
         self.requests: Counter[str | None] = Counter()
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Carries a request."""
+        """Count a request, and send it."""
         self.requests[urlsplit(request.url).hostname] += 1
         return super().stream(request)
 
 
 async def day(fault: Fault, options: ConnectOptions, fan_outs: int) -> Day:
-    """Make fan-outs to all ten, one after the other."""
+    """Make fan-outs to all ten agents, and return the outcomes."""
     dice = random.Random(1)
     works: dict[str, float] = {}
 
@@ -157,14 +157,14 @@ def message_id_of(result: AgentResult) -> str:
 def main() -> int:
     """Print the table; return 1 if the others were affected."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--fan-outs", type=int, default=300, help="in each of the ways")
+    parser.add_argument("--fan-outs", type=int, default=300, help="for each kind of failure")
     options = parser.parse_args()
     if options.fan_outs < 10:
         parser.error("at least 10 fan-outs")
     logging.getLogger("holdfast").setLevel(logging.CRITICAL)
     print(
-        "| the dead agent | calls to the others | went well | longest wait beside the work "
-        "| calls to the dead one | answered for at once | requests to it |"
+        "| the failing agent | calls to the others | succeeded | longest extra wait "
+        "| calls to the failing agent | failed immediately | requests to it |"
     )
     print("|---|---|---|---|---|---|---|")
     missed: list[str] = []
@@ -176,7 +176,7 @@ def main() -> int:
             flush=True,
         )
         if one.well < LEAST_WELL * one.calls or one.beyond > 0.001:
-            missed.append(f"missed: {name}: it has cost the others answers, or time")
+            missed.append(f"missed: {name}: calls to the other agents failed, or took longer")
     print("", *missed, sep="\n")
     return 1 if missed else 0
 

@@ -2,15 +2,16 @@
 
     python benchmarks/fan_out.py [--agents 1000] [--rounds 9] [--processes 4]
 
-First over loopback, to agents that answer at once, each at a port of its own: the first fan-out
-fetches all cards and makes all connections, the rounds after it reuse what is kept of them. Memory
-is what the process has grown by then, with the clients, cards and connections of all (Linux).
-Then in virtual time, where only what the agents do takes time: each works for half a second to two
-seconds, and one in a hundred is away. All are to be done when the slowest is, and who is away is
-to cost the others nothing. A figure is the median of the rounds; the time of a call includes its
-wait for a place.
+The first part runs over loopback, with agents that reply immediately, each at its own port: the
+first fan-out fetches all cards and opens all connections, later rounds reuse them. Memory is the
+growth of the process, with all clients, cards and connections (Linux).
 
-It fails if an agent that is away costs another one its answer, or time.
+The second part runs in virtual time, in which only the agents' work takes time: each works for 0.5
+to 2 s, and one in a hundred is unreachable. All calls should end when the slowest agent has
+replied, and unreachable agents should not affect the others. A figure is the median of the rounds;
+the duration of a call includes its wait for a slot.
+
+The benchmark fails if an unreachable agent makes a call to another one fail or take longer.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
     from holdfast.client import AgentResult
 
 AT_ONCE = (1000, 100)
-"""The first one is also measured for memory."""
+"""Concurrent calls of each measurement; memory is measured with the first number."""
 
 AWAY = 100
-"""One of this many agents is unreachable."""
+"""One agent of this many is unreachable."""
 
 _DESCRIPTORS = 200
-"""What a process needs besides those of its connections."""
+"""File descriptors that a process needs in addition to its connections."""
 
 
 # ── Over loopback ────────────────────────────────────────────────────────────────────────────
@@ -59,7 +60,7 @@ async def timed(coordinator: Coordinator) -> tuple[float, Sequence[AgentResult]]
 
 
 def cells(seconds: float, results: Sequence[AgentResult]) -> tuple[float, float, float]:
-    """Seconds of a fan-out, and of half and of 99 % of its calls at most, in milliseconds."""
+    """Return the duration of a fan-out, and p50 and p99 of its calls, in milliseconds."""
     cuts = quantiles((one.duration for one in results), n=100)
     return seconds * 1000, cuts[49] * 1000, cuts[98] * 1000
 
@@ -82,10 +83,10 @@ async def over_loopback(agents: int, processes: int, rounds: int) -> None:
                 first = cells(*await timed(coordinator))
                 grown.append((resident_memory() - before) / 1024 / len(urls))
                 later = [cells(*await timed(coordinator)) for _ in range(rounds)]
-            show(f"{at_once:,} at once, the first time", first, len(urls))
+            show(f"{at_once:,} at once, first fan-out", first, len(urls))
             again = tuple(median(column) for column in zip(*later, strict=True))
-            show(f"{at_once:,} at once, again", again, len(urls))
-        print(f"    {'memory for each, card and connection':<44}{grown[0]:>9.1f} kB")
+            show(f"{at_once:,} at once, later fan-outs", again, len(urls))
+        print(f"    {'memory per agent, card and connection':<44}{grown[0]:>9.1f} kB")
 
 
 def show(name: str, figures: Sequence[float], agents: int) -> None:
@@ -121,32 +122,36 @@ async def with_some_away(agents: int, seed: int) -> bool:
         if one.error is None
     ]
     spent = (time.process_time() - began) / 2 / agents
-    print(f"\n  {agents:,} agents in virtual time, one in {AWAY} away")
-    print(f"    {'the slowest agent works for':<44}{max(works):>9.2f} s")
-    print(f"    {'all have answered, or failed for good, after':<44}{once:>9.2f} s")
-    print(f"    {'answers of the others':<44}{len(delays) / 2:>9,.0f} of {present:,}")
-    print(f"    {'most that one of them took beyond its work':<44}{max(delays) * 1000:>9.2f} ms")
+    print(f"\n  {agents:,} agents in virtual time, one in {AWAY} unreachable")
+    print(f"    {'work of the slowest agent':<44}{max(works):>9.2f} s")
+    print(f"    {'all calls have ended after':<44}{once:>9.2f} s")
+    print(f"    {'answers of the other agents':<44}{len(delays) / 2:>9,.0f} of {present:,}")
+    print(f"    {'longest extra wait of one of them':<44}{max(delays) * 1000:>9.2f} ms")
     print(f"    {'CPU for each agent, both sides':<44}{spent * 1000:>9.2f} ms")
     return len(delays) == 2 * present and max(delays) < 0.001
 
 
 def main() -> int:
     """Parse the options."""
-    parser = argparse.ArgumentParser(description="Print what asking many agents at once costs.")
-    parser.add_argument("--agents", type=int, default=1000, help="how many (default 1000)")
+    parser = argparse.ArgumentParser(
+        description="Measure fan-outs to many agents: latency and memory."
+    )
+    parser.add_argument("--agents", type=int, default=1000, help="number of agents (default 1000)")
     parser.add_argument("--rounds", type=int, default=9, help="fan-outs after the first one")
-    parser.add_argument("--processes", type=int, default=4, help="that the agents are in")
-    parser.add_argument("--seed", type=int, default=1, help="of the agents' work")
+    parser.add_argument(
+        "--processes", type=int, default=4, help="number of processes that serve the agents"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random durations of work")
     options = parser.parse_args()
     if options.agents < AWAY or options.rounds < 2 or options.processes < 1:
         parser.error(f"at least {AWAY} agents, 2 rounds and 1 process")
     logging.getLogger("holdfast").setLevel(logging.CRITICAL)
-    print("Asking many agents at once")
+    print("Fan-out to many agents")
     most = as_many_as_there_may_be() - _DESCRIPTORS
     asyncio.run(over_loopback(min(options.agents, most), options.processes, options.rounds))
     well = run(with_some_away(options.agents, options.seed))
     if not well:
-        print("\nmissed: an agent that is away has cost others their answers, or time")
+        print("\nmissed: calls to reachable agents failed, or took longer")
     return 0 if well else 1
 
 

@@ -1,12 +1,12 @@
 """CPU time of each layer of a SendMessage, in microseconds, without any I/O.
 
-The layers are those that `connect` puts together, taken from the client in their order.
-Each layer is timed over a stub that answers at once, less the stub itself; so is their whole
-stack. `Client.send_message` is timed over the same stub, and the binding with its codec over an
-engine that answers at once. Each timed call gets a progress of its own, and so does the stub's.
+The layers are those of a client that `connect` creates, in their order. Each layer, and the whole
+stack, is timed over a stub that replies immediately; the time of the stub is subtracted.
+`Client.send_message` is timed over the same stub, and the binding with its codec over an engine
+that replies immediately. Each timed call, also of the stub alone, has its own `CallProgress`.
 
-`asyncio.timeout_at` is timed too: it is what the standard library takes for a deadline, and what
-the layers do without.
+`asyncio.timeout_at`, the standard library's deadline, is timed for comparison; the layers do not
+use it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class StubEngine:
-    """Answers every request at once: with the card, or with the task under the request's id."""
+    """Replies to every request immediately, with the card or with the task."""
 
     url = "http://127.0.0.1:9/"
 
@@ -43,7 +43,7 @@ class StubEngine:
         self.canned: HttpReply | None = None
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Answers; with `canned` where that is set, so that answering costs nothing."""
+        """Return the reply; `canned`, if it is set, costs no time to make."""
         if self.canned is not None:
             return self.canned
         if not request.body:
@@ -60,14 +60,14 @@ class StubEngine:
 
 
 class StubTransport:
-    """Answers every call at once with the same task, and keeps the call."""
+    """Replies to every call immediately with the same task, and keeps the call."""
 
     def __init__(self) -> None:
         self.call: AnyCall | None = None
         self._reply: Reply[Any] = Reply(value=SendMessageResponse(task=Task(id="1")))
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
-        """Answers."""
+        """Keep the call, and return the reply."""
         self.call = call
         return self._reply
 
@@ -79,14 +79,14 @@ class Floors:
     """The parts of a call, each timed alone.
 
     Args:
-        timed: What to time, by name.
+        timed: The functions to time, by name.
     """
 
     def __init__(self, timed: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
         self._timed = timed
 
     async def measure(self, calls: int) -> dict[str, Any]:
-        """Time every part once, in turns, as the mean of some calls."""
+        """Time every part once, one after the other, as the mean of `calls` calls."""
         costs = {name: await microseconds(call, calls=calls) for name, call in self._timed.items()}
         return {"costs": costs}
 
@@ -119,7 +119,7 @@ class Floors:
 
 
 def _taken_apart(stub: StubTransport, engine: StubEngine) -> tuple[Client, list[Layer], Transport]:
-    """A client over a stub, its layers from the outermost on, and the binding below them."""
+    """Return a client over a stub, its layers from the outermost one, and the binding."""
     client = connect(engine.url, auth=payloads.TOKEN, engine=engine)
     core: Any = client._core  # noqa: SLF001  there is no public way to a client's layers
     layers: list[Layer] = []

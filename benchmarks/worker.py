@@ -1,26 +1,26 @@
-"""The worker's end of the pipe: a client in a process of its own, which runs jobs on request.
+"""A worker process of a benchmark: it runs jobs with one client, on request over a pipe.
 
-Every client is run by this file, so that all of them are measured alike. A job is one line of
+This file runs every client, so that all clients are measured in the same way. A job is one line of
 JSON on standard input, ``{"job": name, ...}`` with the job's arguments; its result is one line on
-standard output. At the end of standard input the worker closes its client and stops. A job that
-does not end is given up after `LONGEST_JOB` seconds.
+standard output. At the end of standard input the worker closes its client and exits. A job is
+stopped after `LONGEST_JOB` seconds.
 
-The job that all of them know is ``rate``: SendMessage for some seconds with some calls in flight,
-after a fifth of that time uncounted (connections idle between the rounds, and get closed). It
-tells the calls made, the CPU seconds that this process used for them, user and system, and how
-many calls the agent answered, the uncounted ones included.
+Every client has the job ``rate``: SendMessage for some seconds with some calls in flight, after a
+warm-up of a fifth of that time (idle connections are closed between the rounds). The result is the
+number of calls, the CPU seconds of this process, user and system, and the number of calls that the
+agent answered, with those of the warm-up.
 
-A client that streams knows three more:
+A client that streams has three more jobs:
 
-- ``stream``: reads whole streams one after the other for some seconds, after one that is not
-  counted. It tells the events and the CPU seconds.
-- ``hold``: opens streams, waits in each of them for an event that does not come, and tells how
-  many it could open and how many bytes of memory this process grew by. It is for a process of its
-  own.
-- ``paced``: opens streams that bring one event a second, reads all of them at once for some
-  seconds, and tells the events and the CPU seconds.
+- ``stream``: reads whole streams one after the other for some seconds, after one stream as a
+  warm-up. The result is the number of events and the CPU seconds.
+- ``hold``: opens streams, and waits in each of them for an event that does not arrive. The result
+  is the number of open streams, and the bytes by which this process grew. It needs a process of
+  its own.
+- ``paced``: opens streams with one event a second, and reads all of them concurrently for some
+  seconds. The result is the number of events and the CPU seconds.
 
-Only the standard library is needed, so that every Python can import this.
+This module needs only the standard library, so that every Python can import it.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from descriptors import as_many_as_there_may_be
 LONGEST_JOB = 60.0
 
 _AT_A_TIME = 50
-"""Streams that are being opened at a time."""
+"""Streams that are opened concurrently."""
 
 _LONGEST_OPENING = 45.0
-"""Seconds; then those count that are open."""
+"""Seconds in which streams are opened; those that are open afterwards count."""
 
 _SETTLING = 1.0
-"""Seconds that paced streams run before they are counted."""
+"""Seconds that paced streams run before their events are counted."""
 
 _OTHER_DESCRIPTORS = 100
-"""Of what a process has open besides."""
+"""File descriptors that a process needs in addition to its streams."""
 
 Job = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -59,15 +59,15 @@ class BenchmarkedClient(Protocol):
     """A client to measure."""
 
     async def open(self, url: str) -> None:
-        """Makes the client of the agent at an address."""
+        """Create the client of the agent at an address."""
         ...
 
     async def send(self) -> None:
-        """Sends the question, takes the reply as a user of this client gets it."""
+        """Send the question, and read the reply as a user of this client does."""
         ...
 
     async def close(self) -> None:
-        """Closes the client."""
+        """Close the client."""
         ...
 
 
@@ -75,26 +75,26 @@ class StreamingClient(BenchmarkedClient, Protocol):
     """A client whose streams can be measured."""
 
     async def stream(self, text: str, opened: Callable[[], None]) -> int:
-        """Sends a text, and reads the stream that answers it, as a user of this client does.
+        """Send a text, and read the stream of the reply as a user of this client does.
 
         Args:
             text: One of `payloads.STREAMS`, or `payloads.HELD`.
-            opened: To be called when the first event is there.
+            opened: Called when the first event has arrived.
 
         Returns:
-            How many events there were.
+            The number of events.
         """
         ...
 
 
 class ReadingClient(StreamingClient, Protocol):
-    """A client that reads the text of a stream as it comes."""
+    """A client that reads the text of a stream as it arrives."""
 
     async def read(self, noted: Callable[[], None]) -> None:
-        """Sends `payloads.PACED`, and reads the stream that answers it for as long as it goes on.
+        """Send `payloads.PACED`, and read the stream of the reply until it ends.
 
         Args:
-            noted: To be called for each event, as soon as a user of this client has its text.
+            noted: Called for each event, as soon as a user of this client has its text.
         """
         ...
 
@@ -120,7 +120,7 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
         held: list[asyncio.Task[int]] = []
 
         async def some() -> None:
-            """Opens so few that none waits for long in the queue of the agent."""
+            """Open a few streams, so that none waits long in the queue of the agent."""
             batch = [asyncio.Event() for _ in range(_AT_A_TIME)]
             held.extend(
                 asyncio.create_task(client.stream(payloads.HELD, opened.set)) for opened in batch
@@ -128,7 +128,7 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
             await asyncio.gather(*(opened.wait() for opened in batch))
 
         try:
-            await some()  # what there is once, whatever the number
+            await some()  # memory that is needed once, whatever the number of streams
             before, others = resident_memory(), len(held)
             until = time.perf_counter() + _LONGEST_OPENING
             while len(held) - others + _AT_A_TIME <= streams and time.perf_counter() < until:
@@ -144,7 +144,7 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
 
 
 def paced_job(client: ReadingClient) -> Job:
-    """Return the jobs of a client whose streams can be read one event at a time."""
+    """Return the job of a client whose streams can be read one event at a time."""
 
     async def paced(streams: int, seconds: float) -> dict[str, Any]:
         as_many_as_there_may_be()
@@ -171,8 +171,8 @@ def paced_job(client: ReadingClient) -> Job:
             events, before = 0, time.process_time()
             await asyncio.sleep(seconds)
             async with asyncio.timeout(_LONGEST_OPENING):
-                # A single stream may bring none in so short a time. An `asyncio.Event`, set by
-                # each of them, would count towards what is measured.
+                # A single stream may have no event in so short a time. An `asyncio.Event`, set
+                # by each event, would add to the measured time.
                 while not events:  # noqa: ASYNC110
                     await asyncio.sleep(seconds)
             counted, cpu = events, time.process_time() - before
@@ -203,7 +203,7 @@ def work(client: BenchmarkedClient, **jobs: Job) -> None:
 
     Args:
         client: The client to measure.
-        jobs: What it can do besides ``rate``.
+        jobs: Its jobs besides ``rate``, by name.
     """
 
     async def do(job: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ name is loaded when it is first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # for type checkers it is true; typing is not imported: see holdfast.cli
 
 if TYPE_CHECKING:
     from holdfast import auth as auth
@@ -224,7 +225,7 @@ _MODULES = frozenset(
 """Public modules, which are attributes of the package without an import of their own."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"holdfast.{name}")
     if name not in _HOMES:

@@ -10,7 +10,9 @@ import contextlib
 import gc
 import signal
 import sys
-from typing import TYPE_CHECKING
+
+# What is imported before `main` runs is short, because Ctrl-C shows a traceback until then.
+TYPE_CHECKING = False  # for type checkers it is true
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

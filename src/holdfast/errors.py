@@ -981,7 +981,8 @@ class NotEnoughResultsError(A2AError):
     """Fewer agents answered than the caller needs.
 
     Attributes:
-        results: All results, including failures.
+        results: All results, including failures. A task that needs input
+            (`TaskInputRequiredError`) does not count as an answer.
     """
 
     def __init__(

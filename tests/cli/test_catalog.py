@@ -83,6 +83,8 @@ def test_card_get_005_failure_is_reported_in_the_envelope(content, status, code,
     assert (done.exit, done.error["code"]) == (exit_code, code)
     assert why in done.error["message"]
     assert not agent.calls("SendMessage")
+    has_its_form = why not in {"has no entry 'one'", "more private network", "in"}
+    assert ("a catalog is JSON, such as" in done.error["hint"]) is has_its_form
 
 
 @pytest.mark.rule("P18")

@@ -45,8 +45,8 @@ from holdfast.types import Artifact, Message, Part, Role, Task, TaskState, TaskS
 
 LEFT = f"Hint: holdfast chat --context-id context-2 --agent-card {AGENT}\n"
 FOLLOWS = (
-    "Hint: task task-1 is still TASK_STATE_WORKING; Enter follows it again, or later: holdfast "
-    f"task subscribe --stream task-1 --agent-card {AGENT}\n"
+    "Hint: task task-1 was last seen TASK_STATE_WORKING; Enter follows it again, or later: "
+    f"holdfast task subscribe --stream task-1 --agent-card {AGENT}\n"
 )
 OPEN = f"Hint: holdfast chat --context-id context-2 --task-id task-1 --agent-card {AGENT}\n"
 
@@ -928,6 +928,12 @@ class Person:
         while not select.select([self._fd], [], [], BOUND / 10)[0]:
             self.types("\x03")
 
+    def terminates(self):
+        """Sends SIGTERM; just after the prompt readline notices it with the next one only."""
+        self._process.send_signal(signal.SIGTERM)
+        while not select.select([self._fd], [], [], BOUND / 100)[0]:
+            self._process.send_signal(signal.SIGTERM)
+
     def leaves(self):
         """Waits until it has ended, and gives the exit code."""
         return self._process.wait(timeout=BOUND)
@@ -941,7 +947,7 @@ def test_on_a_terminal_ctrl_c_leaves_an_answer_and_then_the_chat():
         person.types("count\r")
         person.sees("one two")
         person.interrupts()
-        person.sees("Hint: task task-1 is still TASK_STATE_WORKING")
+        person.sees("Hint: task task-1 was last seen TASK_STATE_WORKING")
         person.sees("> ")
         person.types("half a line")
         person.sees("half a line")
@@ -972,3 +978,22 @@ def test_on_a_terminal_typed_text_stays_out_of_an_answer_and_begins_the_next_lin
         person.sees("typed")
         person.types("\x15\x04")
         assert person.leaves() == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
+@pytest.mark.parametrize("is_answering", [True, False])
+def test_on_a_terminal_sigterm_ends_the_chat_with_its_own_exit_code(is_answering):
+    agent = FakeAgent(streams("one ", "two", every=0.01, then=works_forever()))
+    with served(agent) as url, Person("chat", "-a", url) as person:
+        person.sees("> ")
+        if is_answering:
+            person.types("count\r")
+            person.sees("one two")
+        person.terminates()
+        if is_answering:
+            assert "Enter" not in person.sees("later: holdfast task")
+        person.sees("Warning: SIGTERM has ended the chat")
+        if is_answering:
+            person.sees("Hint: holdfast chat --context-id context-2 --task-id task-1")
+        assert person.leaves() == 143
+    assert agent.calls("CancelTask") == []

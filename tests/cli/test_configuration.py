@@ -191,6 +191,10 @@ def test_stream_is_never_a_setting(run, local):
     write(local, "A2ACLI_STREAM=1\n")
     done = run("send", "hello", "-o", "json", env={"A2ACLI_STREAM": "1"})
     assert list(done.json) == ["task"]
+    for place in (f"{local}, line 1: A2ACLI_STREAM", "A2ACLI_STREAM in the environment"):
+        assert (
+            f"Warning: {place} is not a setting of holdfast; pass the flag --stream\n" in done.err
+        )
 
 
 # ── What is wrong with files ─────────────────────────────────────────────────────────────────
@@ -250,7 +254,7 @@ def test_json_file_is_reported_once(run, local, content):
 
 def test_a_misspelt_name_is_reported_with_the_one_that_is_meant(run, local):
     write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
-    env = {"A2ACLI_STREAM": "1", "A2ACLI_BEARRER": SECRET, "A2ACLI_HISTROY": "1"}
+    env = {"A2ACLI_COLOURS": "1", "A2ACLI_BEARRER": SECRET, "A2ACLI_HISTROY": "1"}
     env |= {"A2ACLI_TOKEN": SECRET, "A2ACLI_AGENT": "http://a.test"}
     done = run("card", "get", env=env)
     meant = {"BEARRER": "BEARER", "HISTROY": "HISTORY", "TIMOUT": "TIMEOUT"}
@@ -428,11 +432,11 @@ def test_a_named_pipe_that_does_not_end_is_read_for_a_minute(run, tmp_path, monk
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_config_show_names_what_is_no_setting(run, local, form):
     write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
-    done = run("config", "show", "-o", form, env={"A2ACLI_STREAM": "1"})
+    done = run("config", "show", "-o", form, env={"A2ACLI_COLOURS": "1"})
     assert done.err == (
         f"Warning: {local}, line 1: A2ACLI_TIMOUT is not a setting of holdfast; did you mean "
         "A2ACLI_TIMEOUT?\n"
-        "Warning: A2ACLI_STREAM in the environment is not a setting of holdfast\n"
+        "Warning: A2ACLI_COLOURS in the environment is not a setting of holdfast\n"
     )
 
 

@@ -225,9 +225,9 @@ def test_the_exit_code_says_what_keeps_calls_from_working(given, words, code, na
 def test_what_was_found_until_the_time_was_over_is_shown():
     done = holdfast("doctor", "--timeout", "10s", **stalls())
 
-    assert done.field("Result").endswith("it was not finished")
+    assert done.field("Result").partition("; ")[2].startswith("incomplete: ")
     assert "Card:\n  ok       found at" in done.out
-    assert "the time of 10 s was over" in done.out
+    assert "the time limit of 10 s expired" in done.out
 
 
 def test_warnings_change_no_exit_code():
@@ -350,7 +350,7 @@ def test_ctrl_c_shows_what_was_found_so_far(form):
         assert found["stopped"] == "the examination was interrupted"
     else:
         assert "Card:\n  ok       found at" in out
-        assert out.endswith("; the examination was interrupted; it was not finished\n")
+        assert out.endswith("; incomplete: the examination was interrupted\n")
         assert "no list of tasks" not in out
     assert agent.calls("CancelTask") == []
 
@@ -439,7 +439,7 @@ def test_what_is_not_measured_is_reported_in_words_by_its_reason():
 def test_checks_that_belong_together_are_reported_together():
     done = holdfast("doctor")
 
-    assert "  streams, subscriptions, and messages: no message to send was passed\n" in done.out
+    assert "  streams, subscriptions, and messages: no test message was passed\n" in done.out
     unmeasured = done.out.partition("Not measured:\n")[2].partition("\n\n")[0]
     assert not re.search(r"[a-z]\.[a-z]", unmeasured)
 

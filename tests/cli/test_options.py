@@ -103,7 +103,7 @@ def test_without_an_agent_the_hint_says_how_to_name_one_and_where_to_get_one(wor
         (["send", "hello", "--timeout", "-5"], "not a duration"),
         (["send", "hello", "--timeout=-5s"], "not a duration"),
         (["send", "hello", "--timeout", "0"], "greater than 0 and finite; write 500ms, 30s"),
-        (["send", "hello", "--timeout", "0s"], "waiting without end is not possible"),
+        (["send", "hello", "--timeout", "0s"], "to wait very long, write 1000h"),
         (["send", "hello", "--poll-interval", "0"], "greater than 0 and finite"),
         (["send", "hello", "--timeout", "soon"], "not a duration"),
         (["send", "hello", "--timeout", "9" * 400], "greater than 0 and finite"),
@@ -484,6 +484,13 @@ def test_the_option_nearest_to_the_end_counts_and_repeated_ones_add_up():
 def test_an_option_before_the_command_beats_the_environment():
     done = holdfast("-o", "json", "task", "get", "t", env={"A2ACLI_OUTPUT": "text"})
     assert done.error["code"] == "TaskNotFoundError"
+
+
+def test_an_invalid_value_is_reported_under_the_name_that_was_written():
+    by_flag = holdfast("send", "hello", "--timeout", "soon")
+    assert by_flag.err.startswith("Error: Invalid value for '--timeout': 'soon' is not")
+    by_variable = holdfast("send", "hello", env={"A2ACLI_TIMEOUT": "soon"})
+    assert by_variable.err.startswith("Error: Invalid value for A2ACLI_TIMEOUT in the environment")
 
 
 def test_help_shows_what_is_in_effect():

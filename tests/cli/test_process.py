@@ -95,6 +95,14 @@ def test_interruption_while_the_command_imports_modules_is_quiet(module, name, c
     assert (process.returncode, out, err.strip()) == (code, "", "")
 
 
+def test_command_imports_little_before_it_handles_an_interruption():
+    program = "import sys, holdfast.cli; print({'typing', 're', 'asyncio'} & {*sys.modules})"
+    path = {"PYTHONPATH": str(SOURCE)}  # without the packages of the environment, and their hooks
+    run = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(run, env=path, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == "set()"
+
+
 @pytest.mark.parametrize(
     ("form", "number", "code"), [("text", signal.SIGINT, 130), ("json", signal.SIGTERM, 143)]
 )

@@ -227,6 +227,7 @@ def test_a_call_is_forgotten(left):
     again = left.resume("--forget", "m1", agent=agent)
     assert again.exit == 1
     assert "no call of message m1 is pending in" in again.err
+    assert "\nHint: holdfast resume --list --journal " in again.err
 
 
 def test_a_call_that_is_held_is_not_forgotten(left):

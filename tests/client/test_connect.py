@@ -688,7 +688,9 @@ async def test_extensions_that_are_no_sequence_are_refused_although_they_are_emp
 def test_a_card_in_hand_that_is_no_card_is_refused_by_its_field(as_dict):
     nameless = card_of("JSONRPC", name="")
 
-    with pytest.raises(holdfast.errors.InvalidAgentCardError, match="lacks name") as caught:
+    with pytest.raises(
+        holdfast.errors.InvalidAgentCardError, match="lacks the field name"
+    ) as caught:
         connect(nameless.to_dict() if as_dict else nameless, engine=Untouched())
 
     assert (caught.value.field, caught.value.executed) == ("name", False)

@@ -39,6 +39,11 @@ async def iterate(stream):
         pass
 
 
+async def for_over_text():
+    async with connected().stream_message("hello") as events:
+        list(events.text_deltas())
+
+
 async def await_stream():
     await connected().stream_message("hello")
 
@@ -55,6 +60,23 @@ WRONG = {
     "with a stream": (
         lambda: use_with(connected().stream_message("hello")),
         "TypeError: use 'async with' for a stream",
+    ),
+    "for over a stream": (
+        lambda: list(connected().stream_message("hello")),
+        "TypeError: use 'async for' for EventStream, not 'for'",
+    ),
+    "for over text": (for_over_text, "TypeError: use 'async for' for TextDeltas, not 'for'"),
+    "for over a run": (
+        lambda: list(connected().run(["hello"])),
+        "TypeError: use 'async for' for BulkRun, not 'for'",
+    ),
+    "a part that is a dict": (
+        lambda: connected().ask([{"text": "hello"}]),
+        r"TypeError: a part must be a Part or text, not dict; pass Part\.from_dict\(…\)",
+    ),
+    "a gRPC address without a scheme": (
+        lambda: connect(URL, url="agent.test:50051", bindings=["GRPC"]),
+        r"ValueError: the url 'agent.test:50051' has no scheme: pass grpcs://agent.test:50051 \(T",
     ),
     "await a stream": (
         await_stream,

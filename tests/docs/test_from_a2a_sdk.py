@@ -7,6 +7,12 @@ import re
 import tempfile
 from pathlib import Path
 
+import a2a.client.interceptors
+import a2a.client.service_parameters
+import a2a.helpers
+import a2a.types
+import a2a.utils.errors
+import a2a.utils.signing
 import aiohttp
 import grpc
 import msgspec
@@ -42,6 +48,7 @@ from holdfast.testing import (
     FakeNetwork,
     Respond,
     Stall,
+    asks,
     bad_gateway,
     completes,
     rate_limited,
@@ -58,6 +65,8 @@ guide = Guide(
     "Fetch cards",
     "A binding of your own",
     "Calling",
+    "Interceptors",
+    "Convert messages of the SDK",
     "Credentials",
     "ClientTaskManager",
     "Errors",
@@ -511,6 +520,131 @@ async def a_call_has_headers(written, world):
     assert fake.received[-1].headers["x-team"] == "moon"
 
 
+@row("`with_a2a_extensions([uri])` among them")
+async def a_call_requests_extensions(written, world):
+    extension = holdfast.types.AgentExtension(uri="urn:example")
+    fake, names = await world.usual(extensions=[extension])
+    await written(**names)
+    assert fake.received[-1].headers["a2a-extensions"] == "urn:example"
+
+
+def sent_by(fake):
+    (*_, last) = (each for each in fake.received if each.operation.startswith("Send"))
+    return json.loads(last.body)["params"]
+
+
+@row("`SendMessageRequest(metadata=…, tenant=…)`")
+async def a_request_has_metadata_and_a_tenant(written, world):
+    fake, names = await world.usual()
+    await written(**names)
+    assert sent_by(fake)["metadata"] == {"team": "moon"}
+    assert sent_by(fake)["tenant"] == "acme"
+    await written(**names)
+    assert sent_by(fake)["message"]["metadata"] == {"team": "moon"}
+
+
+@row("`SendMessageConfiguration(history_length=…)`")
+async def a_message_has_a_configuration(written, world):
+    fake, names = await world.usual()
+    await written(**names)
+    configuration = sent_by(fake)["configuration"]
+    assert (configuration["historyLength"], configuration["returnImmediately"]) == (0, True)
+    await written(**names)
+    assert sent_by(fake)["configuration"]["acceptedOutputModes"] == ["text/plain"]
+
+
+@row("`ListTasksRequest(page_size=…, page_token=…)`")
+async def a_page_has_a_size(written, world):
+    fake, names = await world.usual()
+    await written(**names)
+    sent = json.loads(fake.received[-1].body)["params"]
+    assert (sent["pageSize"], sent["pageToken"]) == (10, "10")
+
+
+@row("`TaskState.TASK_STATE_INPUT_REQUIRED` of a reply")
+async def a_question_is_replied_to(written, world):
+    _, names = await world.usual(lambda turn: "booked" if turn.task else asks("When?"))
+    answer = await names["agent"].ask("hello")
+    assert await written(answer=answer) is True
+    assert await written(answer=answer) == "When?"
+    assert (await written(answer=answer, **names)).text == "booked"
+
+
+@row("`TaskState.TASK_STATE_COMPLETED`, `Role.ROLE_USER`")
+async def enums_are_converted(written, world):
+    assert await written() is holdfast.TaskState.COMPLETED
+    assert await written() is holdfast.Role.USER
+    assert a2a.types.TaskState.TASK_STATE_COMPLETED == 3 != holdfast.TaskState.COMPLETED
+    assert await written(TaskState=a2a.types.TaskState) is holdfast.TaskState.COMPLETED
+
+
+@row("`get_message_text(message)`, `get_artifact_text(artifact)`")
+async def values_have_their_text(written, world):
+    part = holdfast.Part(text="hello")
+    assert await written(message=holdfast.Message(parts=(part,))) == "hello"
+    assert await written(artifact=holdfast.Artifact(artifact_id="1", parts=(part,))) == "hello"
+
+
+@row(
+    "`new_text_part(text)`, `new_data_part(data)`, `new_url_part(url)`",
+    "`new_raw_part(raw)`",
+)
+async def parts_are_made(written, world):
+    while written.left:
+        assert isinstance(await written(path=__file__), holdfast.Part)
+
+
+@row(
+    "`BeforeArgs.input`, `BeforeArgs.method`",
+    "`BeforeArgs.agent_card`, `BeforeArgs.context`",
+    "`AfterArgs.result`",
+)
+async def an_interceptor_sees_the_call(written, world):
+    seen = []
+
+    class Looking(holdfast.extend.Interceptor):
+        async def after(self, call, outcome):
+            seen.append((call, outcome))
+            return outcome
+
+    _, names = await world.usual()
+    await names["agent"].add_request_middleware(Looking())
+    await names["agent"].get_task(names["task"].id)
+    call, outcome = seen[-1]
+    values = [await written(call=call, outcome=outcome) for _ in list(written.left)]
+    expected = {
+        "BeforeArgs.input": [call.params, "GetTask"],
+        "BeforeArgs.agent_card": [call.card, call.context],
+        "AfterArgs.result": [names["task"], holdfast.A2AError],
+    }
+    assert values == expected[written.wrote.split("`")[1]]
+
+
+@row("`args.early_return = task`")
+async def a_call_is_answered_early(written, world):
+    _, names = await world.usual()
+    task, replies = names["task"], {}
+
+    class Early(holdfast.extend.Interceptor):
+        async def before(self, call):
+            return replies.get(call.operation.name, call)
+
+    replies["SendMessage"] = await written(**names)
+    replies["SendStreamingMessage"] = await written(**names)
+    client = holdfast.connect(HERE, interceptors=[Early()])
+    assert await client.send_message("hello") == task
+    assert (await client.ask("hello")).task.id == task.id
+
+
+@block("to_proto(task, Task)")
+async def messages_are_converted(written, world):
+    fake, _ = await world.usual()
+    await written()
+    sent = sent_by(fake)["configuration"]["taskPushNotificationConfig"]
+    assert sent["url"] == "https://me.example/push"
+    assert world.printed == [(False, "COMPLETED")]
+
+
 GUARDED = {
     "name": "Guarded",
     "supportedInterfaces": [
@@ -644,6 +778,22 @@ async def no_card_is_an_error(written, world):
         await REAL["connect"](HERE, engine=Pages({})).agent_card()
 
 
+ERRORS_OF_THE_PROTOCOL = [
+    row.wrote
+    for row in guide.rows
+    if "holdfast.errors." in row.now and not re.search("Client|Signature", row.wrote)
+]
+
+
+@row(*ERRORS_OF_THE_PROTOCOL)
+async def each_error_of_the_protocol_has_its_class(written, world):
+    for name in re.findall(r"`(\w+Error)`", written.wrote):
+        assert issubclass(getattr(a2a.utils.errors, name), a2a.utils.errors.A2AError)
+        error = await written()
+        assert issubclass(error, holdfast.A2AError)
+        assert error.__name__ == ("ParseError" if name == "JSONParseError" else name)
+
+
 @row("`SignatureVerificationError` and its subclasses")
 async def a_signature_that_is_missing_is_an_error(written, world):
     signed(world)()
@@ -652,6 +802,30 @@ async def a_signature_that_is_missing_is_an_error(written, world):
     with pytest.raises(await written()) as caught:
         await client.agent_card()
     assert await written(error=caught.value) == "absent"
+
+
+SDK_MODULES = (
+    *(a2a.client, a2a.client.interceptors, a2a.client.service_parameters, a2a.helpers, a2a.types),
+    a2a.utils.errors,
+)
+OF_0_3 = {
+    *("A2AClientHTTPError", "A2AClientJSONRPCError", "A2AClientJSONError"),
+    *("A2AClientInvalidStateError", "A2AClientInvalidArgsError"),
+}
+
+
+CLASS_OF_SDK = r"[A-Z]\w+(?:Args|Error|Request|Configuration|State|Context|Config|Factory)\b"
+HELPER_OF_SDK = r"(?:new_\w+|get_\w+_text|with_a2a_\w+)\b"
+
+
+def test_every_class_and_helper_on_the_left_is_in_the_installed_sdk():
+    wrote = "\n".join(re.sub("before 1.0.*", "", row.wrote) for row in guide.rows)
+    named = set(re.findall(rf"(?<![.\w])({CLASS_OF_SDK}|{HELPER_OF_SDK})", wrote))
+    missing = {name for name in named if not any(hasattr(each, name) for each in SDK_MODULES)}
+    assert missing - OF_0_3 == {"SignatureVerificationError"}
+    assert hasattr(a2a.utils.signing, "SignatureVerificationError")
+    assert {"BeforeArgs", "get_message_text", "with_a2a_extensions", "JSONParseError"} <= named
+    assert callable(a2a.client.Client.add_interceptor)
 
 
 def test_what_is_left_out_is_left_out():

@@ -123,7 +123,7 @@ def test_default_limits_are_those_of_the_page():
     assert f"{', '.join(f'{wait:g}' for wait in waits)} s |" in CALLS.text
     assert f"| {resilience.reconcile.timeout:g} s | `ReconcilePolicy(" in CALLS.text
     assert f"| {resilience.reconnect.max_quiet:,.0f} s | `ReconnectPolicy(" in CALLS.text
-    assert f"| after {resilience.reconnect.max_reconnects} reconnects in a row" in CALLS.text
+    assert f"| after {resilience.reconnect.max_reconnects} consecutive reconnects" in CALLS.text
     assert f"| {resilience.budget.tokens:g} tokens |" in CALLS.text
     assert f"| {resilience.retry.max_retries}, after" in CALLS.text
     assert f"opens after {resilience.breaker.failures} " in CALLS.text

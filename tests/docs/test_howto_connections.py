@@ -315,7 +315,7 @@ async def test_grpc_is_called():
 
 async def check_addresses(url, port):
     """The table of addresses is right."""
-    with pytest.raises(ValueError, match="must begin with http"):
+    with pytest.raises(ValueError, match="has no scheme"):
         holdfast.connect(url, url=f"127.0.0.1:{port}", bindings=["GRPC"])
     with pytest.raises(ValueError, match="minimal_agent_card"):
         holdfast.connect(f"grpc://127.0.0.1:{port}")

@@ -17,6 +17,7 @@ EXAMPLES = (
     "test_no_text_is_lost_or_repeated_by_a_cut",
     "test_an_order_survives_a_crash",
     "test_survives_rate_limiting",
+    "test_an_sdk_program_survives_a_cut",
 )
 
 
@@ -87,6 +88,7 @@ def test_every_block_is_run():
         "def test_a_message_is_executed_once_whatever_happens",
         "def test_an_order_survives_a_crash",
         "def test_survives_rate_limiting",
+        "def test_an_sdk_program_survives_a_cut",
         "A2AServer(weather)",
         "FaultProxy(",
     )

@@ -1261,7 +1261,7 @@ async def test_when_the_time_is_over_what_was_found_is_reported():
     assert levels(diagnosis, "card.found") == {"ok"}
     assert isinstance(diagnosis.error, DeadlineExceededError)
     assert agent.executions == {}
-    assert "time of 10 s was over" in saw(diagnosis, "bindings.answers")
+    assert "time limit of 10 s expired" in saw(diagnosis, "bindings.answers")
 
 
 async def interrupted(agent, *, after, **options):

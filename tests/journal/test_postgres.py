@@ -258,7 +258,7 @@ def test_a_wrong_address_is_refused_without_its_password(dsn, why):
 def test_the_password_is_not_shown():
     journal = PostgresJournal("postgresql://me:secret@db.test:5433/agents?schema=mine")
 
-    assert repr(journal) == "PostgresJournal('postgresql://db.test:5433/agents (schema mine)')"
+    assert repr(journal) == "PostgresJournal('postgresql://me@db.test:5433/agents?schema=mine')"
 
 
 async def reason_of(dsn, **options):

@@ -75,7 +75,7 @@ class Typist:
     def __init__(self, *keys: str | Exception | Stop) -> None:
         self._keys = deque([*keys, CTRL_D])
         self._call = None
-        self.is_discarded = False
+        self.is_discarded = self.is_terminated = False
 
     async def read(self, prompt: str) -> str:
         sys.stdout.write(prompt)

@@ -63,6 +63,8 @@ from holdfast.testing import (
 from holdfast.types import (
     GetTaskRequest,
     SendMessageRequest,
+    SendMessageResponse,
+    StreamResponse,
     SubscribeToTaskRequest,
     TaskArtifactUpdateEvent,
     TaskPushNotificationConfig,
@@ -539,6 +541,40 @@ async def test_early_answer_interrupts_no_caller_and_is_seen_by_later_ones():
 
     assert network.requests == []
     assert notes == ["outer before", "cache before", "cache after Reply", "outer after Reply"]
+
+
+@pytest.mark.parametrize(
+    ("streaming", "value", "error"),
+    [
+        (False, SendMessageResponse(task=Task(id="early")), None),
+        (True, StreamResponse(task=Task(id="early")), None),
+        (False, Task(id="early"), r"be SendMessageResponse, such as SendMessageResponse\(tas"),
+        (True, Message(), r"Early\.before answered .* with Message: .*eamResponse\(message=…\)"),
+        (
+            True,
+            SendMessageResponse(task=Task(id="1")),
+            r"with SendMessageResponse: .* be StreamResponse$",
+        ),
+    ],
+)
+async def test_an_early_reply_has_the_type_of_the_operation(streaming, value, error):
+    class Early(Interceptor):
+        async def before(self, call):
+            return Reply(value=value)
+
+    client = connected(FakeAgent(), interceptors=[Early()], streaming=streaming)
+
+    async def task_of_call():
+        if not streaming:
+            return await client.send_message("hello")
+        async with client.stream_message("hello") as events:
+            return await anext(aiter(events))
+
+    if error is None:
+        assert (await task_of_call()).id == "early"
+    else:
+        with pytest.raises(TypeError, match=error):
+            await task_of_call()
 
 
 async def test_an_interceptor_turns_a_failure_into_a_result_and_back():

@@ -888,6 +888,17 @@ async def test_a_task_is_asked_for_where_a_subscription_stays_silent(binding):
     assert now() < 200
 
 
+async def test_a_subscription_refused_because_the_task_is_over_is_no_warning(caplog):
+    agent = FakeAgent(streams("a", "b", every=1))
+    cut_after(agent, 3)
+    agent.inject(Fail(code=-32004), on="SubscribeToTask")
+
+    async with connected(agent).stream_message("hi") as events:
+        assert (await events.result()).text == "ab"
+
+    assert [each.message for each in caplog.records if each.levelname == "WARNING"] == []
+
+
 # ── How patiently ────────────────────────────────────────────────────────────────────────────
 
 

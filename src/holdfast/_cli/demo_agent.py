@@ -110,7 +110,7 @@ class DemoAgent(FakeAgent):
             self._messages.append(message_id)
             self._pending_faults = deque(self._of_each)
         del self.received[:-_MAX_KEPT_REQUESTS]
-        line = recognized.operation.name if recognized.is_known else "unknown"
+        line = recognized.operation.name if recognized.is_known else "unknown operation"
         if self._pending_faults and recognized.binding != CARD_BINDING:
             fault = self._pending_faults.popleft()
             line = f"{line:<22} fault: {fault.name}"

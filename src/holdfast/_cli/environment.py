@@ -108,6 +108,11 @@ class InterruptedLine(Exception):  # noqa: N818  it is not an error
 class Terminal(Protocol):
     """A terminal that lines are read from."""
 
+    @property
+    def is_terminated(self) -> bool:
+        """Whether SIGTERM was received while lines or interrupts were waited for."""
+        ...
+
     async def read(self, prompt: str) -> str:
         """Read a line; pasted text may have several.
 
@@ -115,14 +120,14 @@ class Terminal(Protocol):
             prompt: The text before the input.
 
         Raises:
-            EOFError: There is no more input, as after Ctrl-D.
+            EOFError: There is no more input, as after Ctrl-D or SIGTERM.
             InterruptedLine: Ctrl-C was pressed.
             UnicodeError: The input is not text.
         """
         ...
 
     def interrupts(self, call: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call a function at each Ctrl-C while no line is read and the context is open."""
+        """Call a function at each Ctrl-C or SIGTERM while no line is read, in the context."""
         ...
 
     def hides_keys(self) -> AbstractContextManager[None]:
@@ -182,7 +187,7 @@ class _Terminal:
     """Reads lines with the features of Python's own `input`."""
 
     def __init__(self) -> None:
-        self._is_reading = self._is_terminated = False
+        self._is_reading = self.is_terminated = False
         self._reads = 0
         self._typed = ""
         self._buffer: Callable[[], str] = str
@@ -197,7 +202,7 @@ class _Terminal:
                 readline.parse_and_bind("tab: self-insert")  # no files to complete
 
     async def read(self, prompt: str) -> str:
-        if self._is_terminated:
+        if self.is_terminated:
             raise EOFError
         try:
             self._is_reading = True
@@ -228,7 +233,7 @@ class _Terminal:
 
         def interrupted(number: int, _frame: FrameType | None) -> None:
             if number == signal.SIGTERM:
-                self._is_terminated = True
+                self.is_terminated = True
                 if self._is_reading:
                     raise EOFError
             if self._is_reading:

@@ -132,7 +132,7 @@ def check_reference(error: A2AError, state: CommandState) -> str | None:
             f"for an agent that speaks gRPC alone: --endpoint {host} --transport grpc; else name "
             "the address of its card"
         )
-    return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
+    return f"check --agent-card {reference}: it takes a host, or the URL or file of a card"
 
 
 def give_credentials(error: A2AError, state: CommandState) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
+from holdfast._aio.async_only import AsyncOnly
 from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._aio.closing import ClosingContext
 from holdfast._arguments import check_not_empty
@@ -73,7 +74,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
 
 
-class BulkRun(ClosingContext):
+class BulkRun(ClosingContext, AsyncOnly):
     """The results of many messages, in the order in which they complete; made by `Client.run`.
 
     Iterate over it once; then it is exhausted. It reads messages only during iteration, and only

@@ -313,7 +313,8 @@ def _to_part(item: object) -> Part:
         case str():
             return Part(text=cast("str", item))
         case _:
-            text = f"a part must be a Part or text, not {kind_of(item)}"
+            hint = "; pass Part.from_dict(…)" if isinstance(item, Mapping) else ""
+            text = f"a part must be a Part or text, not {kind_of(item)}{hint}"
             raise TypeError(text)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Protocol, Self
 
+from holdfast._aio.async_only import AsyncOnly
 from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._client.abandoned_calls import AbandonedCall
 from holdfast._client.answer import Answer, raise_for_outcome
@@ -84,7 +85,7 @@ class EventSource(Protocol):
         ...
 
 
-class EventStream:
+class EventStream(AsyncOnly):
     """Events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.

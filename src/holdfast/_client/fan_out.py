@@ -7,6 +7,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from holdfast._aio.async_only import AsyncOnly
 from holdfast._aio.closing import ClosingContext
 from holdfast._client.named_agent import cancelled_result, join_some
 from holdfast._model.error_values import one_line
@@ -35,7 +36,7 @@ _MAX_REASON_CHARS = 160
 """Characters of each failure's message that the error quotes; the results have all of it."""
 
 
-class FanOut(ClosingContext):
+class FanOut(ClosingContext, AsyncOnly):
     """The results of messages to many agents; made by `Coordinator.fan_out`.
 
     Iterate over it for the results in the order of completion, or await it for all of them in the

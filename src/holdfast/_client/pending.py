@@ -39,7 +39,7 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         message_id: Id of the message of the call, for `Client.pending`.
-        answer: The answer.
+        answer: The answer, which may be a question (`Answer.needs_input`).
         error: The reason why there is no answer: an `OutcomeUnknownError` if the search found no
             task of the message, a `TaskFailedError` if the task failed, a `JournalError` if
             another client works on the call or its record is ``"damaged"``, an

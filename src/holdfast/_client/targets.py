@@ -119,6 +119,8 @@ def route_to(
         for address in check_items("credential_origins", credential_origins)
     ]
     if url is not None:
+        if {GRPC_BINDING} in ({*bindings}, {*supported}):
+            _check_grpc_scheme(url)
         addresses.append(_check_address(url, "url", any_scheme=bool(produced)))
     if isinstance(agent, str):
         _check_has_card(agent)
@@ -201,6 +203,17 @@ def _check_has_card(agent: str) -> None:
         text = (
             "agent is the address of a gRPC interface, not of an agent card: pass the card's "
             'address, with this one as url=, or pass minimal_agent_card(address, ["GRPC"])'
+        )
+        raise ValueError(text)
+
+
+def _check_grpc_scheme(url: str) -> None:
+    """Check that the address of a gRPC interface has a scheme, which says whether to use TLS."""
+    address = grpc_address(url) if "://" not in str(url) else None
+    if address is not None:
+        text = (
+            f"the url {url!r} has no scheme: pass grpcs://{address.authority} (TLS) or "
+            f"grpc://{address.authority} (no TLS)"
         )
         raise ValueError(text)
 

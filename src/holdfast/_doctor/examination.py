@@ -288,7 +288,7 @@ class Examination:
             raise
         observed.stopped = ""
         if scope.expired:
-            observed.stopped = f"the time of {self._timeout:g} s was over"
+            observed.stopped = f"the time limit of {self._timeout:g} s expired"
             self._is_late = True
         return self.diagnosis()
 

@@ -194,7 +194,7 @@ class PostgresJournal:
 
     @property
     def name(self) -> str:
-        """The journal's host, database and schema, as errors name them."""
+        """The journal's address without its password, as errors name it."""
         return self._server.shown
 
     def __repr__(self) -> str:

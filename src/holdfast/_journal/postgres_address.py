@@ -40,7 +40,7 @@ class PostgresAddress(NamedTuple):
 
     Attributes:
         parameters: The parameters of libpq, with the password.
-        shown: The address for people: host, port and database alone.
+        shown: The address for people, without the password.
         schema: The schema of the journal's tables.
         pool_size: Connections of one process, at most.
     """
@@ -84,12 +84,23 @@ def parse_address(dsn: str) -> PostgresAddress:
     if not (pool_size.isascii() and pool_size.isdigit() and 0 < int(pool_size) <= _MAX_POOL_SIZE):
         text = f"pool_size must be a number from 1 to {_MAX_POOL_SIZE}"
         raise ValueError(text)
+    return PostgresAddress({**_DEFAULTS, **given}, _shown(given, schema), schema, int(pool_size))
+
+
+def _shown(given: Mapping[str, str], schema: str) -> str:
+    """Return the URI of a journal without its password, and without options of no meaning."""
     host = given.get("host", given.get("hostaddr", ""))
-    port = f":{given['port']}" if "port" in given else ""
-    shown = f"postgresql://{host}{port}/{given.get('dbname', '')}"
-    if "service" in given:
-        shown += f"?service={given['service']}"
-    return PostgresAddress({**_DEFAULTS, **given}, shown, schema, int(pool_size))
+    is_directory = "/" in host or "," in host  # or several hosts
+    server = "" if is_directory else host
+    server += f":{given['port']}" if "port" in given else ""
+    user = f"{given['user']}@" if "user" in given else ""
+    options = {
+        "host": host if is_directory else "",
+        "service": given.get("service", ""),
+        "schema": "" if schema == _DEFAULT_SCHEMA else schema,
+    }
+    query = "&".join(f"{name}={text}" for name, text in options.items() if text)
+    return f"postgresql://{user}{server}/{given.get('dbname', '')}" + (query and f"?{query}")
 
 
 def _split(dsn: str) -> tuple[str, dict[str, str]]:

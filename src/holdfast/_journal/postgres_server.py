@@ -124,7 +124,7 @@ class PostgresServer:
     def __init__(
         self, address: PostgresAddress, *, retry_for: float, read_only: bool = False
     ) -> None:
-        self.shown = f"{address.shown} (schema {address.schema})"
+        self.shown = address.shown
         self._address = address
         self._retry_for = retry_for
         self._is_read_only = read_only

@@ -76,4 +76,6 @@ def _is_address(interface: AgentInterface) -> bool:
 
 def missing_field_error(field: str) -> InvalidAgentCardError:
     """Return the error of a card without a field that a client needs."""
-    return InvalidAgentCardError(f"the agent card lacks {field}", field=field, executed=False)
+    return InvalidAgentCardError(
+        f"the agent card lacks the field {field}", field=field, executed=False
+    )

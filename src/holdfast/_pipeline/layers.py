@@ -39,6 +39,7 @@ from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import (
     A2AError,
 )
+from holdfast.types import Message, SendMessageResponse, StreamResponse, Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
@@ -268,11 +269,26 @@ async def _before(
         hook = _hook(interceptor, "before", interceptor.before(call))
         answer = await _by_deadline(call, hook)
         if isinstance(answer, Reply):
+            _check_early_value(interceptor, call, answer.value)
             return answer
         if not isinstance(cast("object", answer), Call):
             raise _returns(interceptor, "before", "the call to make or a Reply", answer)
         call = answer
     return call
+
+
+def _check_early_value(interceptor: Interceptor, call: AnyCall, value: object) -> None:
+    """Check the value of an early reply, which the client handles as the agent's."""
+    expected = call.operation.response
+    if not isinstance(value, expected):
+        kind, name = type(value).__name__, expected.__name__
+        text = (
+            f"{type(interceptor).__name__}.before answered {call.operation.name} with {kind}: "
+            f"the value of the Reply must be {name}"
+        )
+        if expected in {SendMessageResponse, StreamResponse} and isinstance(value, Task | Message):
+            text += f", such as {name}({kind.lower()}=…)"
+        raise TypeError(text)
 
 
 async def _after(

@@ -20,7 +20,7 @@ import msgspec
 from holdfast._model.operations import SUBSCRIBE_TO_TASK
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._policy.breaker import BreakerState
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
@@ -70,6 +70,15 @@ class Interceptor:
 
     async def before(self, call: AnyCall) -> AnyCall | AnyReply:
         """Return the call to make, changed or not, or a reply that answers it early.
+
+        The value of an early `Reply` has the type that ``call.operation.response`` names:
+        ``SendMessageResponse(task=…)`` or ``SendMessageResponse(message=…)`` for ``SendMessage``;
+        ``StreamResponse(task=…)`` or ``StreamResponse(message=…)``, the only event of the stream,
+        for ``SendStreamingMessage`` and ``SubscribeToTask``; a `Task` for ``GetTask`` and
+        ``CancelTask``; a ``ListTasksResponse``, a ``TaskPushNotificationConfig``, a
+        ``ListTaskPushNotificationConfigsResponse`` or an `AgentCard` for the operations that
+        return one; ``Empty()`` for ``DeleteTaskPushNotificationConfig``. All of these types are in
+        `holdfast.types`. `Client.ask` streams if the agent does, so answer both operations.
 
         Args:
             call: The call.
@@ -148,11 +157,11 @@ class AttemptFailed(Observation, frozen=True, kw_only=True):
 
 
 class RetryScheduled(Observation, frozen=True, kw_only=True):
-    """An attempt failed, and another one is scheduled.
+    """An attempt failed, and another one is scheduled; reported once for each attempt.
 
     Attributes:
         number: Number of the next attempt, from 2.
-        wait: Seconds until the next attempt.
+        wait: Seconds until the next attempt; it may begin later if the circuit is open then.
         error: The error of the previous attempt.
     """
 
@@ -496,7 +505,12 @@ def _log(observation: Observation) -> None:
         case AttemptStarted() if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s attempt %d started", _describe(observation), observation.number)
         case AttemptFailed():
-            logger.warning(
+            # A refused subscription means that the task is over: the stream fetches it.
+            is_answer = observation.operation == SUBSCRIBE_TO_TASK.name and isinstance(
+                observation.error, UnsupportedOperationError | TaskNotFoundError
+            )
+            logger.log(
+                logging.INFO if is_answer else logging.WARNING,
                 "%s attempt %d failed after %.3f s: %s: %s",
                 _describe(observation),
                 observation.number,

@@ -112,6 +112,7 @@ class _ClientCall:
         self.state = RetryState()
         self._layer = layer
         self._call = call
+        self._reported = 0  # attempts that had failed when observers last learned of a retry
 
     @property
     def safety(self) -> Safety:
@@ -139,7 +140,10 @@ class _ClientCall:
         call, on_retry = self._call, self._layer.engine.policy.on_retry
         call.progress.note_start(asyncio.get_running_loop().time() + wait)
         last = self._last()
-        self._layer.observers.retry_scheduled(call, last, wait=wait)
+        failed = len(call.progress.attempts)
+        if failed != self._reported:  # else the same attempt waits longer, for an open circuit
+            self._reported = failed
+            self._layer.observers.retry_scheduled(call, last, wait=wait)
         asked = call.progress.call_group.operation
         if on_retry is not None and asked in (None, call.operation.name):
             hook = on_retry(self.state.failures, last, wait)

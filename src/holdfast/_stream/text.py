@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import msgspec
 
+from holdfast._aio.async_only import AsyncOnly
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class EventIteration(Protocol):
     async def __anext__(self) -> Event: ...
 
 
-class TextChanges:
+class TextChanges(AsyncOnly):
     """The changes of a stream's text; a cancelled iteration can be resumed.
 
     Args:
@@ -175,7 +176,7 @@ class TextChanges:
             raise StopAsyncIteration
 
 
-class TextDeltas:
+class TextDeltas(AsyncOnly):
     """The new text of a stream, with a line feed between two artifacts.
 
     Args:

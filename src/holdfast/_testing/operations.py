@@ -383,5 +383,5 @@ def _time(timestamp: str | None) -> datetime | None:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        raise Refusal(-32602, "statusTimestampAfter is no time with a zone")
+        raise Refusal(-32602, "statusTimestampAfter must be a time with a zone")
     return time

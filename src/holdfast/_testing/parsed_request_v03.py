@@ -195,7 +195,7 @@ class _RpcForm:
     def _read_part(self, part: JsonObject) -> JsonObject:
         kinds = {"text", "file", "data"} & part.keys()
         if len(kinds) != 1 or not self._is_kind(kinds, part):
-            raise Refusal(-32602, "Invalid params: this is no part")
+            raise Refusal(-32602, "Invalid params: this is not a part")
         result: JsonObject = {}
         metadata = dict(part.get("metadata") or {})
         if "text" in part:
@@ -217,7 +217,7 @@ class _RpcForm:
 
     def _read_message(self, message: JsonObject) -> JsonObject:
         if message.pop("kind") != "message":
-            raise Refusal(-32602, "Invalid params: this is no message")
+            raise Refusal(-32602, "Invalid params: this is not a message")
         return {**message, "role": f"ROLE_{message['role'].upper()}"}
 
     def _is_kind(self, kinds: set[str], part: JsonObject, /) -> bool:

@@ -392,6 +392,7 @@ class Client:
 
         They include calls that a client is working on (`PendingCall.is_held`), this client among
         them, and calls whose record is damaged (`PendingCall.damage`), which cannot be resumed.
+        A call whose task waits for input (INPUT_REQUIRED) has an outcome, so it is not pending.
 
         Args:
             message_id: Return only the call of this message; all calls if left out.

@@ -3,8 +3,8 @@
 Rules: each message is sent once, in the context of the earlier ones, and to the task while that
 waits for input; a message after Ctrl-C is a new message of the context; an answer is shown as it
 arrives, and the chat continues if it ends early; for a message without an answer, the chat says
-the command that shows it. Ctrl-C stops following an answer, and never cancels the agent's task; a
-task that the agent no longer knows is dropped.
+the command that shows it. Ctrl-C stops following an answer, and never cancels the agent's task;
+SIGTERM does the same, and ends the chat. A task that the agent no longer knows is dropped.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ Enter    at an empty line follows the stopped answer again
 Up       recalls earlier lines of this chat
 """
 _UNFINISHED = "the message is incomplete and was not sent"
+_TERMINATED = "SIGTERM has ended the chat"
 _NO_TEXT = "the line is not UTF-8 and was not sent"
 _BEGINS_ANEW = "the next line begins a new task"
 _UNANSWERED: Mapping[bool | None, str] = {
@@ -208,7 +209,9 @@ class Chat:
                     return "\n".join(lines)
 
     def _report_continuation(self) -> None:
-        """Say how to continue the conversation later."""
+        """Say how to continue the conversation later, and whether a signal has ended it."""
+        if self._terminal.is_terminated:
+            self._output.emit(Notice.warning(_TERMINATED))
         context_id, task = self._conversation.context_id, self._open_task
         words = ["--context-id", context_id] if context_id else []
         words += [] if task is None else ["--task-id", task.id]
@@ -343,9 +346,10 @@ class Chat:
             became = may_have if session.may_have_been_sent else "was not sent"
             self._output.emit(Notice.warning(f"message {session.message_id} {became}"))
         elif task is not None:
+            follow = "follow it" if self._terminal.is_terminated else "Enter follows it again, or"
             self._output.emit(
                 Notice.hint(
-                    f"task {task.id} is still {task.state}; Enter follows it again, or later: "
+                    f"task {task.id} was last seen {task.state}; {follow} later: "
                     f"{session.resume_command(task.id)}"
                 )
             )

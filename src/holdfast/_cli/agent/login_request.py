@@ -39,7 +39,9 @@ class LoginRequest(NamedTuple):
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> LoginRequest:
         if not options["client_id"]:
-            message = "Missing option '--client-id': name the client that the server knows."
+            message = (
+                "Missing option '--client-id': pass the id that the authorization server gave you."
+            )
             raise click.UsageError(message)
         file = options["client_secret_file"]
         try:

@@ -314,16 +314,24 @@ def _below(
     number = None if isinstance(target, Path) else ip_literal(urlsplit(target).hostname or "")
     is_inside = number is not None and reach.refuses(str(number))
     if isinstance(target, Path) or is_inside:
-        raise _invalid(catalog, f"names an address for {name!r} in a more private network")
+        problem = f"names an address for {name!r} in a more private network"
+        raise _invalid(catalog, problem, "if you trust that address, pass it as --agent-card")
     return ListedAddress.of(target, reach)
+
+
+_FORM = (
+    "check the catalog's path or URL; a catalog is JSON, such as "
+    '{"agents": {"NAME": "https://agent.example.com"}}'
+)
 
 
 def _not_found(catalog: str | Path, problem: str, hint: str | None = None) -> CommandError:
     message = f"the catalog {masked_reference(str(catalog))} {problem}"
     code = "A2ACLI_ERR_CARD_NOT_FOUND"
-    return CommandError(Failure(code=code, message=message, hint=hint, exit=UNREACHABLE))
+    return CommandError(Failure(code=code, message=message, hint=hint or _FORM, exit=UNREACHABLE))
 
 
-def _invalid(catalog: str | Path, problem: str) -> CommandError:
+def _invalid(catalog: str | Path, problem: str, hint: str = _FORM) -> CommandError:
     message = f"the catalog {masked_reference(str(catalog))} {problem}"
-    return CommandError(Failure(code="A2ACLI_ERR_CARD_INVALID", message=message, exit=FAILURE))
+    code = "A2ACLI_ERR_CARD_INVALID"
+    return CommandError(Failure(code=code, message=message, hint=hint, exit=FAILURE))

@@ -7,6 +7,7 @@ call is reported as soon as it has an outcome, and none delays another.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,7 +99,10 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
     if message_id is not None and not pending.calls:
         to, others = _limits(pending)
         message = f"no call of message {message_id}{to} is pending in {journal.name}"
-        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}"))
+        hint = f"holdfast resume --list --journal {shlex.quote(journal.name)}"
+        raise CommandError(
+            Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}", hint=hint)
+        )
     return pending
 
 

@@ -92,6 +92,7 @@ class Run:
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
+        self._on_interrupt: Callable[[], None] = lambda: None
         self._stop: Callable[[], None] = lambda: None
         self._in_flight: Callable[[], int] = lambda: 0
 
@@ -112,8 +113,9 @@ class Run:
             results = plan.open_output()
             try:
                 await check_not_already_running(plan, session, lines, results)
-                if await self._is_reachable():
-                    await self._work(lines, results)
+                with self._interrupts(self._interrupted):
+                    if await self._is_reachable():
+                        await self._work(lines, results)
             finally:
                 results.close()
             remaining = self._remaining(lines, results)
@@ -121,6 +123,10 @@ class Run:
             self._summary.report(remaining, self._fault, is_interrupted=is_interrupted)
         finally:
             lines.close()
+
+    def _interrupted(self) -> None:
+        self._interruptions += 1
+        self._on_interrupt()
 
     # ── The agent ────────────────────────────────────────────────────────────────────────────
 
@@ -134,12 +140,11 @@ class Run:
         watching = asyncio.create_task(self._watch(preparing))
 
         def interrupted() -> None:
-            self._interruptions += 1
             preparing.cancel()
 
+        self._on_interrupt = interrupted
         try:
-            with self._interrupts(interrupted):
-                await preparing
+            await preparing
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
@@ -198,7 +203,6 @@ class Run:
         watching = asyncio.create_task(self._watch(writing))
 
         def interrupted() -> None:
-            self._interruptions += 1
             if self._interruptions > 1:
                 writing.cancel()
                 return
@@ -212,9 +216,9 @@ class Run:
                     )
                 )
 
+        self._on_interrupt = interrupted
         try:
-            with self._interrupts(interrupted):
-                await writing
+            await writing
         except CommandError as fault:
             self._fault = self._fault or fault
         except asyncio.CancelledError:

@@ -62,7 +62,10 @@ def card(**_options: object) -> None:
 @with_options(CARD, LINES, EVERYWHERE)
 @click.pass_context
 def card_get(ctx: click.Context, /, **options: Any) -> int:
-    """Fetch an agent's card and show it."""
+    """Fetch an agent's card and show it.
+
+    The line Transport shows the interface that calls use; the lines Interface show all of them.
+    """
     return execute(
         ctx,
         lambda session, output: _get_card(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["demo_server", "server"]
 
 DEFAULT_PORT = 9999
-_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  to say how to reach who listens there
+_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  for the shown address only
 
 
 class _Faults(click.ParamType["tuple[WrittenFault, ...]"]):

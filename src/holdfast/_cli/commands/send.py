@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
+from holdfast._cli.errors import INTERRUPTED
 from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.flags import (
     AUTHORIZING,
@@ -233,8 +234,8 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     arrow keys recall earlier lines; they are not stored.
 
     Ctrl-C while an answer arrives stops showing it; the agent continues its work, and an empty
-    line shows the rest. Ctrl-C at an empty line, Ctrl-D or /exit ends the chat, which then shows
-    the command that continues it.
+    line shows the rest. Ctrl-C at an empty line, Ctrl-D, /exit or SIGTERM ends the chat, which
+    then shows the command that continues it.
 
     Without a terminal, TEXT is required, and holdfast chat TEXT does what holdfast send TEXT does.
     """
@@ -255,11 +256,12 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     terminal = environment.terminal()
     if terminal is not None:
         output = ChatOutput(settings)
-        return execute(
+        code = execute(
             ctx,
             lambda session, _: Chat(session, output, terminal, **metadata).run(first, **continued),
             output=output,
         )
+        return code or (INTERRUPTED if terminal.is_terminated else 0)
     if first is None:
         raise click.UsageError(_NO_TERMINAL, ctx)
     return execute(

@@ -72,6 +72,8 @@ EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
     "--no-verify": ("--insecure",),
 }
 """Options of other tools, with the option that does the same here."""
+_FLAGS_ONLY = {f"{PREFIX}STREAM": "--stream", f"{PREFIX}THROUGH_AUTH": "--through-auth"}
+"""Variables that do not exist although their flags do."""
 _MAX_UNKNOWN_NAMES = 50
 """Maximum number of unknown names to report; a file may have thousands."""
 
@@ -206,7 +208,9 @@ class SettingOption(click.Option):
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Name a wrong value's source, as it is written there."""
         source = DEFAULT if ctx is None else self.source(ctx)
-        if source in {FLAG, DEFAULT}:
+        if source is FLAG:
+            return click.Parameter.get_error_hint(self, ctx)  # without the variable
+        if source is DEFAULT:
             return super().get_error_hint(ctx)
         return self.written(source)
 
@@ -341,6 +345,8 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
         bare = bare.upper().replace("-", "_")
         flag = f"--{bare.lower().replace('_', '-')}"
         equivalents = [variable_of(name) for name in EQUIVALENTS.get(flag, ())]
+        if name in _FLAGS_ONLY:
+            return f"; pass the flag {_FLAGS_ONLY[name]}"
         similar = get_close_matches(bare, names, n=1, cutoff=0.75)
         meant = equivalents or [names[name] for name in similar]
         return f"; did you mean {' or '.join(meant)}?" if meant else ""

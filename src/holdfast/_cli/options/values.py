@@ -85,7 +85,7 @@ def read_timeout(text: str) -> float:
     Raises:
         ValueError: It is not a duration.
     """
-    return read_duration(text, "; waiting without end is not possible, but 1000h is")
+    return read_duration(text, "; to wait very long, write 1000h")
 
 
 def read_grace(text: str) -> float:
@@ -259,7 +259,7 @@ def read_metadata(text: str) -> dict[str, Any]:
         path, hint = text.strip().removeprefix("@"), ""
         if path.endswith(".json") or os.path.isfile(path):  # noqa: PTH113  any text may stand there
             hint = f'; it takes JSON itself, not a file: "$(cat {shlex.quote(path)})"'
-        message = f"cannot be sent: {error}{hint}"
+        message = f"is refused: {error}{hint}"
         raise ValueError(message) from None
     if not isinstance(value, dict):
         message = f"must be a JSON object, not {type(value).__name__}"

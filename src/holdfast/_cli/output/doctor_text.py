@@ -105,7 +105,7 @@ _WIDTH = max(map(len, _LEVELS)) + 2
 _COUNTED: Mapping[Level, tuple[str, str]] = {
     "problem": ("problem", "problems"),
     "warning": ("warning", "warnings"),
-    "info": ("worth knowing", "worth knowing"),
+    "info": ("note", "notes"),
     "ok": ("ok", "ok"),
     "not measured": ("not measured", "not measured"),
 }
@@ -297,5 +297,5 @@ def _summary(diagnosis: Diagnosis) -> str:
         for level, words in _COUNTED.items()
         if counts[level] or level == "problem"
     ]
-    ended = "" if diagnosis.is_complete else f"; {diagnosis.stopped}; it was not finished"
+    ended = "" if diagnosis.is_complete else f"; incomplete: {diagnosis.stopped}"
     return f"{', '.join(parts)}{ended}"

@@ -69,7 +69,7 @@ def _address(interface: InterfaceFacts, observed: Observations) -> Iterator[Find
             about,
         )
     else:
-        yield Finding("address.interface", "ok", "its address is one to call", about=about)
+        yield Finding("address.interface", "ok", "its address can be called", about=about)
     if url.startswith("http://") and interface.scope != "loopback":
         yield Finding(
             "address.plain",

@@ -45,7 +45,7 @@ _ROWS = (
     ),
     _Row(
         "params",
-        "impossible parameters",
+        "invalid parameters",
         frozenset({-32602, -32600}),
         "invalid params (-32602; JSON-RPC 5.1)",
     ),

@@ -28,7 +28,7 @@ def check_recording(observed: Observations, _now: float) -> Iterator[Finding]:
     sending = observed.sending
     reason = ""
     if not observed.may_send:
-        reason = "no message to send was passed"
+        reason = "no test message was passed"
     elif sending is None:
         reason = observed.unmeasured_reason
     elif sending.not_sent_reason:
@@ -150,11 +150,11 @@ def _in_recent(sending: SendingFacts, observed: Observations) -> Finding:
             reason = "lists of protocol 0.3 cannot filter by time"
         return Finding(check, "not measured", reason)
     if sending.in_recent:
-        return Finding(check, "ok", "the list from the time of sending on has the task")
+        return Finding(check, "ok", "the list of tasks since the message was sent has the task")
     return Finding(
         check,
         "warning",
-        "the list from the time of sending on does not have the task",
+        "the list of tasks since the message was sent does not have the task",
         f"a task of a context that is not known yet cannot be found; {_LOST}",
         "set a timestamp on each status, and filter by statusTimestampAfter (A2A 3.1.4)",
     )

@@ -40,7 +40,7 @@ _MIN_SILENCE_S = 15.0
 _ENDED = frozenset({"settled", "message", "open"})
 """Ends of streams whose task has ended, or waits."""
 
-_NEEDS_MESSAGE = "no message to send was passed"
+_NEEDS_MESSAGE = "no test message was passed"
 _STREAM_CHECKS = (
     "streaming.begins",
     "streaming.flushed",

@@ -72,7 +72,7 @@ class KeySource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Cancel a fetch in flight; those who wait for it get no keys."""
+        """Cancel a fetch in flight; calls that wait for it get no keys."""
         ...
 
 
@@ -148,7 +148,7 @@ class FetchedKeys:
         return keys
 
     async def close(self) -> None:
-        """Cancel a fetch in flight; those who wait for it get no keys."""
+        """Cancel a fetch in flight; calls that wait for it get no keys."""
         await self._fetches.here().close()
 
     async def _fetch(self) -> None:
