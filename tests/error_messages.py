@@ -86,7 +86,7 @@ ADVICE = {
     "RateLimitedError": "Call again after `retry_after` seconds, or pass a longer `timeout=`.",
     "ReconnectError": "The task continues: call `wait` or "
     "`subscribe_to_task` with the id of `task`.",
-    "RunItemChangedError": "Pass another key or another `run_id`.",
+    "KeyConflictError": "Pass another key or another `run_id`.",
     "TaskAuthRequiredError": "Complete the authorization that the agent asks for, then `wait`.",
     "TaskCanceledError": "The task was canceled; read `task`.",
     "TaskFailedError": "Read the status message of `task`.",

@@ -714,7 +714,7 @@ CONSTRUCTORS = {
         "*read_only=False *mode=384"
     ),
     "RunItem": "*key *content",
-    "RunItemChangedError": "message='' *key *message_id=None **facts",
+    "KeyConflictError": "message='' *key *message_id=None **facts",
     "ResumedCall": "*message_id *answer=None *error=None *duration=0.0 *remaining=0",
     "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False *agent=None",
     "RetryPolicy": (

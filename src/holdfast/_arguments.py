@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, TypeVar, cast, get_args
+from unicodedata import category
 from urllib.parse import urlsplit
 
 from holdfast._model.addresses import address_fault, has_user, is_http_address
@@ -39,6 +40,7 @@ __all__ = [
     "check_interceptors",
     "check_items",
     "check_json_object",
+    "check_key",
     "check_kind",
     "check_methods",
     "check_networks",
@@ -397,6 +399,22 @@ def check_not_empty(name: str, value: str) -> str:
     if not value.isascii():
         check_text(name, value)
     return value
+
+
+_MAX_KEY_LENGTH = 512
+"""Characters of the key of a call, at most."""
+
+
+def check_key(key: str) -> None:
+    """Check the key of a call: from 1 to 512 characters, without control characters."""
+    check_not_empty("key", key)
+    if len(key) > _MAX_KEY_LENGTH:
+        text = f"key must have at most {_MAX_KEY_LENGTH} characters, not {len(key)}"
+        raise ValueError(text)
+    control = next((character for character in key if category(character) == "Cc"), None)
+    if control is not None:
+        text = f"key must not contain control characters; it has {control!r}"
+        raise ValueError(text)
 
 
 def _check_filled(name: str, value: str) -> None:

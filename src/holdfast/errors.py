@@ -32,7 +32,7 @@ decided elsewhere, from `A2AError.executed` and `A2AError.transient`. The tree::
         ├── QueueFullError                      ├── NotEnoughResultsError
         ├── OutcomeUnknownError                 ├── JournalError
         ├── DuplicateTasksError                 └── CallEndedError
-        └── RunItemChangedError
+        └── KeyConflictError
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ __all__ = [
     "InvalidRequestError",
     "JournalError",
     "JournalFailure",
+    "KeyConflictError",
     "LimitExceededError",
     "MethodNotFoundError",
     "NetworkPolicyError",
@@ -101,7 +102,6 @@ __all__ = [
     "QueueFullError",
     "RateLimitedError",
     "ReconnectError",
-    "RunItemChangedError",
     "TaskAuthRequiredError",
     "TaskCanceledError",
     "TaskFailedError",
@@ -919,13 +919,13 @@ class CallEndedError(A2AError):
         self.detail = detail
 
 
-class RunItemChangedError(A2AError):
-    """In an earlier run another message had the key of this one, and may have been sent.
+class KeyConflictError(A2AError):
+    """The key of the call was used for another message or agent, and that may have been sent.
 
     This message was not sent: ``executed`` is False.
 
     Attributes:
-        key: Key of both messages.
+        key: Key of both calls.
         message_id: Id of the other message, if known.
     """
 

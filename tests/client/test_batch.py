@@ -19,7 +19,7 @@ from holdfast import (
     TaskFailedError,
     connect,
 )
-from holdfast.errors import CallEndedError, RunItemChangedError, TaskInputRequiredError
+from holdfast.errors import CallEndedError, KeyConflictError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import (
     FakeAgent,
@@ -369,7 +369,7 @@ async def test_a_changed_message_does_not_get_the_answer_of_another(tmp_path, ke
         results = await collected(client.run(items("new", "b", "b"), run_id="r"))
 
     error = results["0"].error
-    assert isinstance(error, RunItemChangedError)
+    assert isinstance(error, KeyConflictError)
     assert str(error).startswith("the key '0' was used in this")
     assert (error.key, error.executed) == ("0", False)
     assert error.message_id in agent.executions

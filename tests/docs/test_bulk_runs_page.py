@@ -46,7 +46,7 @@ async def test_a_message_is_recognized_by_its_key(agent):
     assert sorted(await run("items")) == [("order-17", "One pizza"), ("order-18", "Two pizzas")]
     changed = await run("items", change=("One pizza.", "Five pizzas."))
 
-    assert isinstance(dict(changed)["order-17"], errors.RunItemChangedError)
+    assert isinstance(dict(changed)["order-17"], errors.KeyConflictError)
     assert len(agent.executions) == 2
 
 

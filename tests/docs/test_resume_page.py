@@ -100,7 +100,7 @@ async def test_an_idempotent_call_is_sent_once_and_answered_each_time(world):
     assert list(map(len, world.agent.executions.values())) == [1]
 
     changed = PAGE.block("holdfast.RunItem").replace("one pizza", "two pizzas")
-    with pytest.raises(errors.RunItemChangedError):
+    with pytest.raises(errors.KeyConflictError):
         await execute(changed)
 
 

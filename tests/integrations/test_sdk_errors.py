@@ -99,7 +99,7 @@ FAILURES = {
     "OutcomeUnknownError",
     "DuplicateTasksError",
     "CallEndedError",
-    "RunItemChangedError",
+    "KeyConflictError",
     "ReconnectError",
     "CancelUnconfirmedError",
     "NotEnoughResultsError",

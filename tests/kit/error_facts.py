@@ -57,7 +57,7 @@ OWN_FACTS = {
     },
     "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},
     "CallEndedError": {"message_id": "m-1", "outcome": "answered", "detail": "fine"},
-    "RunItemChangedError": {"key": "k", "message_id": "m-1"},
+    "KeyConflictError": {"key": "k", "message_id": "m-1"},
     "ReconnectError": {"task": TASK},
     "CancelUnconfirmedError": {"task": TASK},
     "NotEnoughResultsError": {"results": (1, "two")},

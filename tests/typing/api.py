@@ -120,6 +120,7 @@ from holdfast.errors import (
     InvalidRequestError,
     JournalError,
     JournalFailure,
+    KeyConflictError,
     LimitExceededError,
     MethodNotFoundError,
     NetworkPolicyError,
@@ -128,7 +129,6 @@ from holdfast.errors import (
     PushNotificationNotSupportedError,
     QueueFullError,
     ReconnectError,
-    RunItemChangedError,
     TaskAuthRequiredError,
     TaskCanceledError,
     TaskNotCancelableError,
@@ -1060,7 +1060,7 @@ class JournalOfMyOwn:
     async def close(self) -> None: ...
 
 
-def of_a_run(ended: CallEndedError, changed: RunItemChangedError) -> None:
+def of_a_run(ended: CallEndedError, changed: KeyConflictError) -> None:
     assert_type(ended.outcome, CallOutcome)
     assert_type(ended.detail, str | None)
     assert_type(changed.key, str)

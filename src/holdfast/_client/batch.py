@@ -16,15 +16,14 @@ from holdfast._aio.closing import ClosingContext
 from holdfast._arguments import check_not_empty
 from holdfast._client.answer import Answer, input_required
 from holdfast._client.content import Content, to_message
-from holdfast.errors import A2AError, JournalError
+from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from holdfast._client.call_scope import CallScope
-    from holdfast._client.run_records import EarlierSend, RunRecords
+    from holdfast._client.keyed_calls import KeyedCall, KeySpace
     from holdfast._pipeline.observed_call import ObservedCall
-    from holdfast._policy.deadline import Deadline
     from holdfast.types import Message
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
@@ -56,7 +55,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         answer: The answer.
         error: The reason why there is no answer: an `A2AError`, such as `TaskInputRequiredError`
             if the agent asks a question (continue its ``task`` with `Client.ask`), or
-            `RunItemChangedError` if an earlier run sent another message under this key; or the
+            `KeyConflictError` if an earlier run sent another message under this key; or the
             ValueError or TypeError of an invalid message.
         duration: Seconds that the message took in this run.
         was_resumed: Whether an earlier run sent the message, or may have sent it; False by
@@ -86,9 +85,9 @@ class BulkRun(ClosingContext, AsyncOnly):
     def __init__(
         self,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        begin: Callable[[str | None], tuple[CallScope, ObservedCall]],
+        begin: Callable[[KeyedCall | None], tuple[CallScope, ObservedCall]],
         ask: Callable[[Message, CallScope], Awaitable[Answer]],
-        records: RunRecords | None,
+        keys: KeySpace | None,
         *,
         concurrency: int,
         rate: float | None,
@@ -96,7 +95,7 @@ class BulkRun(ClosingContext, AsyncOnly):
         self._items = _items(messages)
         self._begin = begin
         self._ask = ask
-        self._records = records
+        self._keys = keys
         self._concurrency = concurrency
         self._interval_s = 0.0 if rate is None else 1.0 / rate
         self._next_send_at = 0.0
@@ -118,7 +117,7 @@ class BulkRun(ClosingContext, AsyncOnly):
 
         That client may have crashed: then the calls are resumed when their leases end.
         """
-        return 0 if self._records is None else self._records.held
+        return 0 if self._keys is None else self._keys.held
 
     def __aiter__(self) -> Self:
         return self
@@ -217,7 +216,7 @@ class BulkRun(ClosingContext, AsyncOnly):
 
     async def _was_sent(self, item: RunItem) -> bool:
         """Return whether an earlier run has sent the message, so that the rate does not apply."""
-        return self._records is not None and await self._records.was_sent(item.key)
+        return self._keys is not None and await self._keys.call(item.key).was_sent()
 
     def _outcome(self, task: asyncio.Task[T]) -> T | None:
         """Return the result of a finished task; if it raised, keep the error and stop the run."""
@@ -242,29 +241,18 @@ class BulkRun(ClosingContext, AsyncOnly):
             message.to_json()
         except (ValueError, TypeError) as invalid:
             return RunResult(key=key, error=invalid, duration=clock() - started_at)
-        label = None if self._records is None else self._records.label(key)
-        scope, observed = self._begin(label)
+        keyed = None if self._keys is None else self._keys.call(key)
+        scope, observed = self._begin(keyed)
         answer: Answer | None = None
         error: A2AError | None = None
-        earlier: EarlierSend | None = None
-        is_recorded_elsewhere = False
         try:
             with observed:
-                while answer is None:
-                    earlier = await self._earlier_send(key, message, scope.deadline)
-                    if earlier is not None:
-                        answer, is_recorded_elsewhere = await earlier.answer(scope), False
-                        continue
-                    try:
-                        answer = await self._ask(message, scope)
-                    except JournalError as refusal:
-                        if is_recorded_elsewhere or refusal.reason not in {"exists", "taken_over"}:
-                            raise
-                        is_recorded_elsewhere = True  # another client has recorded this message
+                answer = await self._ask(message, scope)
             if answer.task is not None and answer.needs_input:
                 error, answer = input_required(answer.task, answer.question), None
         except A2AError as failure:
             error = failure
+        earlier = None if keyed is None else keyed.earlier
         return RunResult(
             key=key,
             answer=answer,
@@ -273,11 +261,6 @@ class BulkRun(ClosingContext, AsyncOnly):
             was_resumed=earlier is not None,
             agent=None if earlier is None else earlier.agent,
         )
-
-    async def _earlier_send(
-        self, key: str, message: Message, deadline: Deadline
-    ) -> EarlierSend | None:
-        return None if self._records is None else await self._records.find(key, message, deadline)
 
 
 async def _items(

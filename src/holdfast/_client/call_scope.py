@@ -17,6 +17,7 @@ from holdfast.errors import A2AError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from holdfast._client.keyed_calls import KeyedCall  # noqa: TC004  it imports this module
     from holdfast._wire.redaction import Secrets
 
 __all__ = ["CallScope"]
@@ -35,7 +36,7 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
         consumers: Called with the tasks and messages that the call receives.
         call_group: The state that its requests share.
         on_unknown: What to do about a message whose reply was lost.
-        label: The caller's label of the call in the journal.
+        keyed: The call of the key that the caller gave; None without a key.
     """
 
     deadline: Deadline
@@ -47,7 +48,7 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
     consumers: tuple[Consumer, ...] = ()
     call_group: CallGroup = msgspec.field(default_factory=CallGroup)
     on_unknown: OnUnknown = "reconcile"
-    label: str | None = None
+    keyed: KeyedCall | None = None
 
     @property
     def secrets(self) -> Secrets:

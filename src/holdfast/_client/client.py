@@ -45,6 +45,7 @@ from holdfast.errors import (
     CancelUnconfirmedError,
     DeadlineExceededError,
     InvalidAgentResponseError,
+    JournalError,
     TaskAuthRequiredError,
     TaskNotFoundError,
 )
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from holdfast._client.client_tools import ClientTools
     from holdfast._client.content import Content
     from holdfast._client.conversation import Conversation, InterruptionHook
+    from holdfast._client.keyed_calls import KeyedCall
     from holdfast._client.options import CallOptions, SendOptions
     from holdfast._client.pending import PendingCall, ResumedCall
     from holdfast._journal.writer import Journaling
@@ -351,6 +353,7 @@ class Client(ClosingContext):
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message and wait for the answer, however long the agent works on it.
@@ -381,6 +384,11 @@ class Client(ClosingContext):
                 timeout expires, before the task is terminal or needs input. The call does not
                 wait: the client cancels the task in the background, as `stream_message` describes.
                 False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -391,6 +399,9 @@ class Client(ClosingContext):
             (`Answer.needs_input`), or a message.
 
         Raises:
+            KeyConflictError: The key was used for another message or another agent; nothing was
+                sent.
+            CallEndedError: The call of the key has ended, and its answer is not stored.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
                 task of it. It was not sent again, unless ``on_unknown`` allows it.
@@ -415,7 +426,9 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         offered = _offered(tools, options)
         scope = self._core.begin("call", options, sends=True, method=Client.ask)
-        events = self._sending(
+        scope = self._core.keyed(scope, key)
+        sending = partial(
+            self._sending,
             scope,
             message,
             task_id=task_id,
@@ -429,8 +442,7 @@ class Client(ClosingContext):
             until_deadline=True,
             cancel_on_abandon=cancel_on_abandon,
         )
-        async with events:
-            return await events.result()
+        return await _answer(sending, scope)
 
     async def send_message(
         self,
@@ -444,6 +456,7 @@ class Client(ClosingContext):
         history_length: int | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> Task | Message:
         """Send a message with the raw operation SendMessage (A2A 3.1.1).
@@ -468,6 +481,11 @@ class Client(ClosingContext):
                 default, any if empty.
             push_notification_config: Configuration with which the agent sends updates of the task;
                 the client's own by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -477,6 +495,9 @@ class Client(ClosingContext):
             The task, in any state, or the agent's message.
 
         Raises:
+            KeyConflictError: The key was used for another message or another agent; nothing was
+                sent.
+            CallEndedError: The call of the key has ended, and its answer is not stored.
             OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
                 task of it. It was not sent again, unless ``on_unknown`` allows it.
             ValueError: The message has no content, or an argument is out of range.
@@ -493,6 +514,7 @@ class Client(ClosingContext):
                     print(task.state, task.text)
         """
         scope = self._core.begin("call", options, sends=True, method=Client.send_message)
+        scope = self._core.keyed(scope, key)
         core, configuration = self._core, None
         if (
             return_immediately is not None
@@ -514,8 +536,20 @@ class Client(ClosingContext):
             message_metadata=message_metadata,
             configuration=configuration,
         )
+
+        async def send() -> Task | Message:
+            return (await SendOperation(core, request, scope).answer()).value
+
         with core.observed(scope, op.SEND_MESSAGE.name):
-            result = (await SendOperation(core, request, scope).answer()).value
+            if scope.keyed is None:
+                result = await send()
+            else:
+                result = await scope.keyed.once(
+                    request.message,
+                    scope.deadline,
+                    send=send,
+                    earlier=lambda call: call.result(scope),
+                )
             if scope.consumers:
                 task = result if isinstance(result, Task) else None
                 await core.call_consumers(scope.consumers, result, task, scope.deadline)
@@ -541,7 +575,7 @@ class Client(ClosingContext):
         fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
         or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
         the same ``run_id`` share the work, and each yields every result. If another message was
-        sent under the key of a message, its result is a `RunItemChangedError`. If the agent asks
+        sent under the key of a message, its result is a `KeyConflictError`. If the agent asks
         a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
         hook ends the run.
 
@@ -583,29 +617,27 @@ class Client(ClosingContext):
         if rate is not None:
             check_rate("rate", rate)
         check_call_options(options, sends=True, method=Client.run)
-        records = None
+        keys = None
         if run_id is not None:
             check_not_empty("run_id", run_id)
-            from holdfast._client.run_records import RunRecords  # not needed without a journal
+            from holdfast._client.keyed_calls import KeySpace  # not needed without a journal
 
-            journaling = self._journaling("run_id")
-            records = RunRecords(self._core, journaling, run_id, poll_interval=poll_interval)
+            keys = KeySpace(self._core, self._journaling("run_id"), run_id)
 
-        def begin(label: str | None) -> tuple[CallScope, ObservedCall]:
+        def begin(keyed: KeyedCall | None) -> tuple[CallScope, ObservedCall]:
             scope = self._core.begin("call", options, sends=True, method=Client.run)
             observed = self._core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
-            return msgspec.structs.replace(scope, label=label), observed
+            return msgspec.structs.replace(scope, keyed=keyed), observed
 
         async def ask(message: Message, scope: CallScope) -> Answer:
-            events = self._sending(
-                scope, message, poll_interval=poll_interval, until_deadline=True
+            sending = partial(
+                self._sending, scope, message, poll_interval=poll_interval, until_deadline=True
             )
-            async with events:
-                return await events.result()
+            return await _answer(sending, scope)
 
         from holdfast._client.batch import BulkRun  # most programs send messages one by one
 
-        return BulkRun(messages, begin, ask, records, concurrency=concurrency, rate=rate)
+        return BulkRun(messages, begin, ask, keys, concurrency=concurrency, rate=rate)
 
     def stream_message(
         self,
@@ -620,6 +652,7 @@ class Client(ClosingContext):
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and stream the events of its answer (A2A 3.1.2).
@@ -660,6 +693,11 @@ class Client(ClosingContext):
                 sent by then is not sent. A call that is recorded in a journal is held until then:
                 a canceled task ends it, otherwise it stays pending; a call that another process
                 has taken over is not canceled. False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -670,6 +708,9 @@ class Client(ClosingContext):
             call.
 
         Raises:
+            KeyConflictError: The key was used for another message or another agent; nothing was
+                sent.
+            CallEndedError: The call of the key has ended, and its answer is not stored.
             ClientToolsNotSupportedError: Raised by the stream: the agent does not support tools;
                 nothing was sent.
             ValueError: The message has no content, or an argument is out of range.
@@ -687,6 +728,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         offered = _offered(tools, options)
         scope = self._core.begin("stream", options, sends=True, method=Client.stream_message)
+        scope = self._core.keyed(scope, key)
         return self._sending(
             scope,
             message,
@@ -737,6 +779,9 @@ class Client(ClosingContext):
                 push_notification_config=push_notification_config,
             ),
         )
+        if tools is not None and scope.keyed is not None:
+            text = "key cannot be combined with tools: their results are messages of their own"
+            raise ValueError(text)
         if tools is None:
             sends = send(
                 message,
@@ -1379,6 +1424,24 @@ class Client(ClosingContext):
         return await self._core.call(operation, params, scope)
 
 
+async def _answer(sending: Callable[[], EventStream], scope: CallScope) -> Answer:
+    """Send a message and return the answer.
+
+    If another client takes the call of a key over, this one waits for that client's answer.
+
+    Args:
+        sending: Returns the stream of the answer, which sends the message when it is entered.
+        scope: The scope of the call.
+    """
+    while True:
+        try:
+            async with sending() as events:
+                return await events.result()
+        except JournalError as error:
+            if scope.keyed is None or error.reason != "taken_over":
+                raise
+
+
 def _offered(
     tools: ClientTools | Iterable[Callable[..., Any]], options: SendOptions
 ) -> ClientTools | None:
@@ -1411,6 +1474,7 @@ def asking(
     message: Content,
     options: SendOptions,
     *,
+    key: str | None = None,
     within: Deadline | None = None,
     cancel_on_abandon: bool = False,
 ) -> tuple[EventStream, CallGroup, Deadline]:
@@ -1420,6 +1484,7 @@ def asking(
         client: The client that sends the message.
         message: The complete message.
         options: See `SendOptions`.
+        key: See `Client.ask`.
         within: A deadline besides that of the options.
         cancel_on_abandon: See `Client.ask`.
 
@@ -1429,7 +1494,7 @@ def asking(
     """
     # A function of the class's own module: there is no public way to what siblings share.
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    scope = core.begin("call", options, sends=True)
+    scope = core.keyed(core.begin("call", options, sends=True), key)
     if within is not None and within.at < scope.deadline.at:
         scope = scope.within(within)
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -171,6 +171,7 @@ class Conversation:
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message, and wait for the answer.
@@ -186,6 +187,11 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -216,6 +222,7 @@ class Conversation:
             message_metadata=message_metadata,
             accepted_output_modes=accepted_output_modes,
             cancel_on_abandon=cancel_on_abandon,
+            key=key,
             **options,
         )
         async with turn as events:
@@ -229,6 +236,7 @@ class Conversation:
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and return the events of the answer and of the hooks' replies.
@@ -253,6 +261,11 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, as `Client.stream_message` does
                 in the background. False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -277,6 +290,7 @@ class Conversation:
             options,
             method=Conversation.stream_message,
             cancel_on_abandon=cancel_on_abandon,
+            key=key,
         )
         replies = self._replies(calls, metadata, accepted_output_modes)
 
@@ -341,11 +355,16 @@ class Conversation:
         *,
         method: Callable[..., Any] | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
     ) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
         add_tools_extension(options, self._tools)
         scope = self._core.begin("conversation", options, sends=True, method=method)
+        if key is not None and self._tools is not None:
+            text = "key cannot be combined with tools: their results are messages of their own"
+            raise ValueError(text)
+        scope = self._core.keyed(scope, key)
         return StreamCalls(
             self._core,
             scope,

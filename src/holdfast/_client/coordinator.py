@@ -67,6 +67,7 @@ _FAN_OUT_OPTIONS = (
     "min_results",
     "within",
     "cancel_on_abandon",
+    "key",
     *SendOptions.__annotations__,
 )
 
@@ -236,6 +237,7 @@ class Coordinator(ClosingContext):
         message: Content,
         *,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> AgentResult:
         """Send a message to one agent, as `Client.ask` does; an `A2AError` is in the result.
@@ -248,6 +250,11 @@ class Coordinator(ClosingContext):
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -274,6 +281,7 @@ class Coordinator(ClosingContext):
             options,
             admission=self._admission,
             queue=AdmissionQueue(),
+            key=key,
             cancel_on_abandon=cancel_on_abandon,
         )
 
@@ -285,6 +293,7 @@ class Coordinator(ClosingContext):
         min_results: int = 1,
         within: float | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> FanOut:
         """Send messages to many agents at once, and return their results.
@@ -310,6 +319,11 @@ class Coordinator(ClosingContext):
                 because of a deadline or because it is closed, before they are terminal or need
                 input. It delays no result: each client cancels its task in the background, as
                 `Client.stream_message` describes. False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and the earlier result is returned. The call to each agent has the key, a slash
+                and the name of the agent; no agent may then occur more than once.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -343,8 +357,11 @@ class Coordinator(ClosingContext):
         requests = self._requests(message, agents)
         if len(requests) < min_results:
             raise _too_few_requests(min_results, len(requests), has_agents=bool(self._agents))
+        if key is not None and len({agent.name for agent, _ in requests}) < len(requests):
+            text = "with a key, no agent may occur more than once; pass keys to delegate() instead"
+            raise ValueError(text)
         for agent, first in requests[:1]:
-            asking(agent.client, first, options)  # invalid options raise here
+            asking(agent.client, first, options, key=key)  # invalid options raise here
         queue = AdmissionQueue()
 
         async def ask(
@@ -358,6 +375,7 @@ class Coordinator(ClosingContext):
                 options,
                 admission=self._admission,
                 queue=queue,
+                key=None if key is None else f"{key}/{agent.name}",
                 within=deadline,
                 cancel_on_abandon=cancel_on_abandon,
                 on_cancel=on_cancel,

@@ -22,6 +22,7 @@ from holdfast._arguments import (
     check_configuration,
     check_items,
     check_json_object,
+    check_key,
     check_seconds,
 )
 from holdfast._auth.providers import one_provider
@@ -318,6 +319,24 @@ class ClientCore:
             call_group=call_group,
             on_unknown=checked.get("on_unknown", self._on_unknown),
         )
+
+    def keyed(self, scope: CallScope, key: str | None) -> CallScope:
+        """Return the scope of a call that has a key; the same scope if the key is None.
+
+        Raises:
+            ValueError: The key is not valid, or there is no journal.
+            TypeError: It is not a string.
+        """
+        if key is None:
+            return scope
+        check_key(key)
+        if self.journaling is None:
+            text = "key= needs a journal; pass one as connect(journal=…)"
+            raise ValueError(text)
+        from holdfast._client.keyed_calls import KeySpace  # not needed without a journal
+
+        keyed = KeySpace(self, self.journaling, None).call(key)
+        return msgspec.structs.replace(scope, keyed=keyed)
 
     def configuration(
         self,

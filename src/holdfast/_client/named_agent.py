@@ -191,6 +191,7 @@ class NamedAgent:
         *,
         admission: Admission,
         queue: AdmissionQueue,
+        key: str | None = None,
         within: Deadline | None = None,
         cancel_on_abandon: bool = False,
         on_cancel: Callable[[AgentResult], None] = lambda _: None,
@@ -202,6 +203,7 @@ class NamedAgent:
             options: See `SendOptions`; the timeout includes the wait for a slot.
             admission: The concurrency slots.
             queue: The queue in which to wait for a slot.
+            key: See `Client.ask`.
             within: A deadline that bounds the call further.
             cancel_on_abandon: See `Client.ask`.
             on_cancel: Called with the result so far if the call is cancelled.
@@ -212,7 +214,7 @@ class NamedAgent:
         error: A2AError | None = None
         client = self.client
         events, call_group, deadline = asking(
-            client, message, options, within=within, cancel_on_abandon=cancel_on_abandon
+            client, message, options, key=key, within=within, cancel_on_abandon=cancel_on_abandon
         )
         # A call that the open circuit refuses immediately needs no slot.
         needs_slot = client.circuit.state != "open"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast._client.options import CallOptions
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
+    from holdfast._stream.resumable import ResumableStream
 
 __all__ = ["PendingCall", "ResumedCall", "resume_all", "resumed_stream"]
 
@@ -349,7 +350,6 @@ def resumed_stream(
     scope: CallScope,
     poll_interval: float,
     on_claim: Callable[[HeldCall], None] | None = None,
-    message: Message | None = None,
 ) -> EventStream:
     """Return the events of a pending call once the stream is entered: see `PendingCall.stream`.
 
@@ -360,7 +360,6 @@ def resumed_stream(
         scope: The deadline of the stream, and what each of its requests carries.
         poll_interval: Seconds between two polls where the task has to be polled.
         on_claim: Receives the call once this client holds it.
-        message: The message as its caller passed it; None where that is not known.
     """
     streams = StreamCalls(core, scope, poll_interval=poll_interval, until_deadline=True)
 
@@ -368,23 +367,46 @@ def resumed_stream(
         if record.damage is not None:
             raise damaged(record.message_id, record.damage)
         free = await journaling.wait_until_free(record.message_id, scope.deadline)
-        call = streams.call = await journaling.claim(free, scope.deadline)
-        if on_claim is not None:
-            on_claim(call)
-        try:
-            task_id = await call.while_held(_find(call, core, streams, journaling))
-            owner = owner_of(call.record, message)
-            return await call.while_held(streams.subscribe_to(task_id, owner=owner)())
-        except BaseException as error:
-            await call.record_error(error)
-            raise
+        return await resume(free, journaling, streams, on_claim=on_claim)
 
     return EventStream(streams, begin)
 
 
-async def _find(
-    call: HeldCall, core: ClientCore, streams: StreamCalls, journaling: Journaling
-) -> str:
+async def resume(
+    record: CallRecord,
+    journaling: Journaling,
+    streams: StreamCalls,
+    *,
+    on_claim: Callable[[HeldCall], None] | None = None,
+    message: Message | None = None,
+) -> ResumableStream:
+    """Take over a call that no client holds, and begin the events of its task.
+
+    Args:
+        record: The call.
+        journaling: The journal of the call.
+        streams: Makes the requests of the stream, within its deadline.
+        on_claim: Receives the call once this client holds it.
+        message: The message as its caller passed it; None where that is not known.
+
+    Raises:
+        JournalError: Another client has taken the call over first, or the call has ended.
+        OutcomeUnknownError: No task of the message was found.
+        A2AError: Another failure of the search, or of the first request.
+    """
+    call = streams.call = await journaling.claim(record, streams.deadline)
+    if on_claim is not None:
+        on_claim(call)
+    try:
+        task_id = await call.while_held(_find(call, streams, journaling))
+        owner = owner_of(call.record, message)
+        return await call.while_held(streams.subscribe_to(task_id, owner=owner)())
+    except BaseException as error:
+        await call.record_error(error)
+        raise
+
+
+async def _find(call: HeldCall, streams: StreamCalls, journaling: Journaling) -> str:
     """Return the id of the task that the message created.
 
     If the call was sent to an agent of other addresses, which may be the same agent, the task has
@@ -392,8 +414,7 @@ async def _find(
 
     Args:
         call: The call.
-        core: Makes the requests.
-        streams: The deadline, and what each of the requests carries.
+        streams: Makes the requests, within their deadline.
         journaling: The journal, and the name of the queried agent in it.
     """
     record = call.record
@@ -419,7 +440,7 @@ async def _find(
             is_own_context=record.is_own_context,
         ),
         lost_reply,
-        core,
+        streams.client,
         streams.scope,
         call=call,
         at_least_once=True,

@@ -167,7 +167,7 @@ class SendOperation:
         return work() if journaling is None else self._recorded(journaling, work)
 
     async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
-        label = self._scope.label
+        label = None if self._scope.keyed is None else self._scope.keyed.label
         beginning = journaling.begin(
             self._request,
             self._scope.deadline,

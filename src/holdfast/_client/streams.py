@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import msgspec
+
 from holdfast._client.sending import SendOperation
 from holdfast._model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast._pipeline.transport import Reply
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.errors import Attempt
     from holdfast.types import (
         Event,
+        Message,
         SendMessageConfiguration,
         SendMessageRequest,
         StreamResponse,
@@ -151,7 +154,24 @@ class StreamCalls:
         """Do the same with a complete request, whose message has an id."""
         self.observed.operation = SEND_STREAMING_MESSAGE.name
         make = partial(self._machine, known=known, has_progressed=has_progressed)
-        return partial(self._send, request, known, make)
+        send = partial(self._send, request, known, make)
+        keyed = self.scope.keyed
+        if keyed is None:
+            return send
+        return partial(
+            keyed.once,
+            request.message,
+            self.deadline,
+            send=send,
+            earlier=lambda call: call.events(self),
+        )
+
+    def answered(self, result: Task | Message) -> ResumableStream:
+        """Return a stream of one event, the result of a call that has ended."""
+        machine = self._machine()
+        machine.on_event(result)
+        machine.on_poll_only()
+        return self._resumable(machine, None)
 
     def note_state(self, outbox: EventOutbox) -> None:
         """Note the state of a stream's task when the stream has ended."""
@@ -189,6 +209,8 @@ class StreamCalls:
     ) -> ResumableStream:
         reply = await self.client.replying(request.message, self.scope, last_seen=known)
         sending = self._sending = SendOperation(self.client, request, self.scope, reply=reply)
+        if self.scope.keyed is not None:  # only the caller's message has the key, and no reply
+            self.scope = msgspec.structs.replace(self.scope, keyed=None)
         self._sent_to = request.message.task_id
         make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # this message replies to that answer

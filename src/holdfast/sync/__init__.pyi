@@ -456,6 +456,7 @@ class Client:
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message and wait for the answer, however long the agent works on it.
@@ -486,6 +487,11 @@ class Client:
                 timeout expires, before the task is terminal or needs input. The call does not
                 wait: the client cancels the task in the background, as `stream_message` describes.
                 False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -496,6 +502,9 @@ class Client:
             (`Answer.needs_input`), or a message.
 
         Raises:
+            KeyConflictError: The key was used for another message or another agent; nothing was
+                sent.
+            CallEndedError: The call of the key has ended, and its answer is not stored.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
                 task of it. It was not sent again, unless ``on_unknown`` allows it.
@@ -530,6 +539,7 @@ class Client:
         history_length: int | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> Task | Message:
         """Send a message with the raw operation SendMessage (A2A 3.1.1).
@@ -554,6 +564,11 @@ class Client:
                 default, any if empty.
             push_notification_config: Configuration with which the agent sends updates of the task;
                 the client's own by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -563,6 +578,9 @@ class Client:
             The task, in any state, or the agent's message.
 
         Raises:
+            KeyConflictError: The key was used for another message or another agent; nothing was
+                sent.
+            CallEndedError: The call of the key has ended, and its answer is not stored.
             OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
                 task of it. It was not sent again, unless ``on_unknown`` allows it.
             ValueError: The message has no content, or an argument is out of range.
@@ -599,7 +617,7 @@ class Client:
         fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
         or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
         the same ``run_id`` share the work, and each yields every result. If another message was
-        sent under the key of a message, its result is a `RunItemChangedError`. If the agent asks
+        sent under the key of a message, its result is a `KeyConflictError`. If the agent asks
         a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
         hook ends the run.
 
@@ -649,6 +667,7 @@ class Client:
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and stream the events of its answer (A2A 3.1.2).
@@ -689,6 +708,11 @@ class Client:
                 sent by then is not sent. A call that is recorded in a journal is held until then:
                 a canceled task ends it, otherwise it stays pending; a call that another process
                 has taken over is not canceled. False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -699,6 +723,9 @@ class Client:
             call.
 
         Raises:
+            KeyConflictError: The key was used for another message or another agent; nothing was
+                sent.
+            CallEndedError: The call of the key has ended, and its answer is not stored.
             ClientToolsNotSupportedError: Raised by the stream: the agent does not support tools;
                 nothing was sent.
             ValueError: The message has no content, or an argument is out of range.
@@ -1268,6 +1295,7 @@ class Conversation:
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
         """Send a message, and wait for the answer.
@@ -1283,6 +1311,11 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1315,6 +1348,7 @@ class Conversation:
         message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
         """Send a message, and return the events of the answer and of the hooks' replies.
@@ -1339,6 +1373,11 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, as `Client.stream_message` does
                 in the background. False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1488,6 +1527,7 @@ class Coordinator:
         message: Content,
         *,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> AgentResult:
         """Send a message to one agent, as `Client.ask` does; an `A2AError` is in the result.
@@ -1500,6 +1540,11 @@ class Coordinator:
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and this call waits for that call, resumes it if its process crashed, and
+                returns its result.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1529,6 +1574,7 @@ class Coordinator:
         min_results: int = 1,
         within: float | None = None,
         cancel_on_abandon: bool = False,
+        key: str | None = None,
         **options: Unpack[SendOptions],
     ) -> FanOut:
         """Send messages to many agents at once, and return their results.
@@ -1552,11 +1598,15 @@ class Coordinator:
                 because of a deadline or because it is closed, before they are terminal or need
                 input. It delays no result: each client cancels its task in the background, as
                 `Client.stream_message` describes. False by default.
+            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
+                default, for no name. The message of a key is executed at most once: if the
+                journal has a call of the key, from this process or another one, nothing is sent,
+                and the earlier result is returned. The call to each agent has the key, a slash
+                and the name of the agent; no agent may then occur more than once.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
-                a lost reply: the client's own, ``"reconcile"``, by default). They apply to each
-                message.
+                a lost reply: the client's own, ``"reconcile"``, by default). They apply to each message.
 
         Returns:
             The fan-out; nothing is sent before it is used.

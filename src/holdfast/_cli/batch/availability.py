@@ -25,8 +25,8 @@ from holdfast.errors import (
     AuthenticationError,
     DeadlineExceededError,
     JournalError,
+    KeyConflictError,
     RateLimitedError,
-    RunItemChangedError,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Outage:
 
     def note_outcome(self, outcome: Answer | Exception) -> None:
         """Record the outcome of a message."""
-        if isinstance(outcome, RunItemChangedError | JournalError):
+        if isinstance(outcome, KeyConflictError | JournalError):
             return  # the agent was not called
         if not isinstance(outcome, A2AError) or not was_not_sent(outcome):
             self._not_sent, self._refused = False, 0

@@ -16,7 +16,7 @@ from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice, ProgressLine, RunEnded
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._client.answer import Answer
-from holdfast.errors import JournalError, RunItemChangedError
+from holdfast.errors import JournalError, KeyConflictError
 from holdfast.types import Task
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Summary:
         """Count a line whose result is written, and keep the first problem of each kind."""
         self.counts.add(outcome)
         answer = answer_of(outcome)
-        if isinstance(outcome, RunItemChangedError):
+        if isinstance(outcome, KeyConflictError):
             self._changed.append(line.number)
         elif answer is None:
             reason = failure_of(outcome, self._session).message
@@ -250,7 +250,7 @@ def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
     """Return whether the same command would not send the message, either."""
     if isinstance(outcome, JournalError):
         return outcome.reason == "exists" and was_not_sent(outcome)
-    return isinstance(outcome, RunItemChangedError)
+    return isinstance(outcome, KeyConflictError)
 
 
 def _changed_lines_message(numbers: list[int]) -> str:

@@ -36,8 +36,8 @@ from holdfast.errors import (
     A2ATimeoutError,
     DeadlineExceededError,
     JournalError,
+    KeyConflictError,
     ReconnectError,
-    RunItemChangedError,
 )
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class Run:
                 self._stop_sending(unusable_journal(result.error, command=command))
                 continue  # the line is without a result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
-            if isinstance(outcome, RunItemChangedError):
+            if isinstance(outcome, KeyConflictError):
                 outcome = _changed(line, self._plan.journal, outcome.message_id)
             if outcome is None:
                 continue
@@ -406,9 +406,9 @@ async def _wait_until(is_over: Callable[[], bool]) -> None:
         await asyncio.sleep(_CHECK_INTERVAL_S)
 
 
-def _changed(line: Line, recorded_in: str, message_id: str | None = None) -> RunItemChangedError:
+def _changed(line: Line, recorded_in: str, message_id: str | None = None) -> KeyConflictError:
     """Return the error of a changed message, in the terms of the command line."""
-    return RunItemChangedError(
+    return KeyConflictError(
         f"the id {line.id!r} belongs to another message in {recorded_in}; this message was not "
         "sent: give it an id of its own",
         key=line.key,

@@ -26,8 +26,8 @@ from holdfast.errors import (
     CallEndedError,
     DeadlineExceededError,
     JournalError,
+    KeyConflictError,
     OutcomeUnknownError,
-    RunItemChangedError,
     TaskInterruptedError,
     TaskTerminalError,
 )
@@ -213,7 +213,7 @@ def failure_of(outcome: object, session: Session) -> Failure:
     """Return the failure of a call without an answer."""
     if isinstance(outcome, JournalError):
         return journal_failure(outcome)
-    if isinstance(outcome, RunItemChangedError):
+    if isinstance(outcome, KeyConflictError):
         return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))

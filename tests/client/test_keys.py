@@ -1,0 +1,339 @@
+"""Keys: a message of one key is executed at most once, whoever sends it and how often."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from holdfast import (
+    Coordinator,
+    DeadlineExceededError,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    Role,
+    SqliteJournal,
+    TaskFailedError,
+    TaskState,
+    connect,
+)
+from holdfast.errors import CallEndedError, KeyConflictError
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    asks,
+    completes,
+    fails,
+    replies,
+    works_forever,
+)
+
+SEND = "SendStreamingMessage"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+@pytest.fixture
+def client(path):
+    """Return a function that connects to an agent, as another process with the same journal."""
+
+    def connected(agent, **options):
+        options = {"journal": path, **options}
+        return connect(agent.url, engine=FakeNetwork(agent), **options)
+
+    return connected
+
+
+async def crashed_after(seconds, client, agent, **options):
+    """Make a call in a process that crashes after some seconds, and leave its lease to end."""
+    journal = SqliteJournal(options.pop("path"))
+    process = client(agent, journal=journal)
+    async with process:
+        asking = asyncio.create_task(process.ask("How far?", **options))
+        await asyncio.sleep(seconds)
+        await journal.close()
+        journal._do = lost  # what a crashed process does not write
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+
+
+async def lost(*_work):
+    raise OSError("the process has crashed")
+
+
+# ── One process after the other ──────────────────────────────────────────────────────────────
+
+
+async def test_a_finished_call_is_not_sent_again(client):
+    agent = FakeAgent(completes("42"))
+    for _ in range(3):
+        async with client(agent) as process:
+            assert (await process.ask("How far?", key="moon")).text == "42"
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_other_keys_and_calls_without_a_key_are_sent(client):
+    agent = FakeAgent(completes("42"))
+    async with client(agent) as process:
+        for key in ("a", "b", None, None):
+            await process.ask("How far?", key=key)
+
+    assert len(agent.calls(SEND)) == 4
+
+
+async def test_each_way_of_sending_returns_the_same_result(client):
+    agent = FakeAgent(completes("42"))
+    async with client(agent) as process:
+        first = await process.ask("How far?", key="moon")
+        raw = await process.send_message("How far?", key="moon")
+        async with process.stream_message("How far?", key="moon") as events:
+            text = "".join([part async for part in events.text_deltas()])
+            streamed = await events.result()
+        said = await process.conversation().ask("How far?", key="moon")
+
+    assert raw.id == first.task_id == streamed.task_id == said.task_id
+    assert text == "42"
+    assert len(agent.calls(SEND)) == 1
+    assert agent.calls("SendMessage") == []
+
+
+async def test_an_answer_without_a_task_is_returned_again_from_a_journal_with_messages(
+    path, client
+):
+    agent = FakeAgent(replies("42"))
+    journal = SqliteJournal(path, store_messages=True)
+    async with client(agent, journal=journal) as process:
+        answers = [await process.ask("How far?", key="moon") for _ in range(2)]
+        raw = await process.send_message("How far?", key="moon")
+    await journal.close()
+
+    assert [answer.text for answer in answers] == ["42", "42"]
+    assert isinstance(raw, Message)
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_an_answer_that_the_journal_does_not_store_is_named(client):
+    agent = FakeAgent(replies("42"))
+    async with client(agent) as process:
+        await process.ask("How far?", key="moon")
+        with pytest.raises(CallEndedError, match="its answer is not stored") as caught:
+            await process.ask("How far?", key="moon")
+
+    assert (caught.value.outcome, caught.value.executed) == ("answered", True)
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_failed_task_fails_again(client):
+    agent = FakeAgent(fails("no moon"))
+    async with client(agent) as process:
+        for _ in range(2):
+            with pytest.raises(TaskFailedError, match="no moon"):
+                await process.ask("How far?", key="moon")
+        raw = await process.send_message("How far?", key="moon")
+
+    assert raw.state is TaskState.FAILED
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_question_that_was_answered_leads_to_the_answer(client):
+    agent = FakeAgent(lambda turn: completes("42") if turn.task else asks("which one?"))
+    async with client(agent) as process:
+        question = await process.ask("How far?", key="moon")
+        assert (await process.ask("How far?", key="moon")).question == question.question
+        await process.ask("The big one", task_id=question.task_id, key="moon, which")
+        assert (await process.ask("How far?", key="moon")).text == "42"
+
+    assert len(agent.calls(SEND)) == 2
+
+
+async def test_a_refused_message_is_sent_again(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Refuse(), on=SEND, times=4)
+    async with client(agent) as process:
+        with pytest.raises(Exception, match="refused"):
+            await process.ask("How far?", key="moon")
+        assert (await process.ask("How far?", key="moon")).text == "42"
+
+
+# ── Several processes at once ────────────────────────────────────────────────────────────────
+
+
+async def test_processes_that_call_at_once_share_one_execution(client):
+    agent = FakeAgent(completes("42", after=20))
+
+    async def process():
+        async with client(agent) as process:
+            return await process.ask("How far?", key="moon")
+
+    answers = await asyncio.gather(*(process() for _ in range(8)))
+
+    assert {answer.task_id for answer in answers} == {answers[0].task_id}
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_calls_of_one_client_share_one_execution(client):
+    agent = FakeAgent(completes("42", after=20))
+    async with client(agent) as process:
+        first = asyncio.create_task(process.ask("How far?", key="moon"))
+        second = asyncio.create_task(process.ask("How far?", key="moon"))
+        raw = asyncio.create_task(process.send_message("How far?", key="moon"))
+        assert (await first).task_id == (await second).task_id == (await raw).id
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_wait_for_another_process_ends_with_the_deadline(client):
+    agent = FakeAgent(works_forever())
+    async with client(agent) as process, client(agent) as other:
+        first = asyncio.create_task(process.ask("How far?", key="moon"))
+        await asyncio.sleep(1)
+        with pytest.raises(DeadlineExceededError, match="is held until") as caught:
+            await other.ask("How far?", key="moon", timeout=5)
+        first.cancel()
+        await asyncio.wait([first])
+
+    assert caught.value.executed is True
+    assert len(agent.calls(SEND)) == 1
+
+
+@pytest.mark.parametrize("seconds", [1, 5])
+async def test_a_call_of_a_crashed_process_is_resumed_without_sending(path, client, seconds):
+    agent = FakeAgent(completes("42", after=60))
+    await crashed_after(seconds, client, agent, key="moon", path=path)
+    async with client(agent) as process:
+        assert (await process.ask("How far?", key="moon")).text == "42"
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_cancelled_call_is_resumed_without_sending(client):
+    agent = FakeAgent(completes("42", after=60))
+    async with client(agent) as process:
+        asking = asyncio.create_task(process.ask("How far?", key="moon"))
+        await asyncio.sleep(1)
+        asking.cancel()
+        await asyncio.wait([asking])
+        async with process.stream_message("How far?", key="moon") as events:
+            assert (await events.result()).text == "42"
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_an_unknown_outcome_is_reported_again(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Cut(), on=SEND)
+    async with client(agent, on_unknown="raise") as process:
+        with pytest.raises(OutcomeUnknownError):
+            await process.ask("How far?", key="moon")
+        with pytest.raises(OutcomeUnknownError, match="was not sent again") as caught:
+            await process.ask("How far?", key="moon")
+
+    assert caught.value.executed is None
+    assert len(agent.calls(SEND)) == 1
+
+
+# ── Wrong uses ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_another_message_of_the_key_is_a_conflict(client):
+    agent = FakeAgent(completes("42"))
+    async with client(agent) as process:
+        await process.ask("How far?", key="moon")
+        for send in (process.ask, process.send_message):
+            with pytest.raises(KeyConflictError, match="the key 'moon' was used for") as caught:
+                await send("How big?", key="moon")
+            assert (caught.value.key, caught.value.executed) == ("moon", False)
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_the_key_of_another_agent_is_a_conflict(client):
+    agent, other = FakeAgent(completes("42")), FakeAgent(completes("43"), url="http://other.test")
+    async with client(agent) as process:
+        await process.ask("How far?", key="moon")
+    async with client(other) as process:
+        with pytest.raises(KeyConflictError, match=r"to another agent, http://agent\.test"):
+            await process.ask("How far?", key="moon")
+
+    assert other.calls(SEND) == []
+
+
+async def test_keys_of_runs_and_keys_of_calls_are_apart(client):
+    agent = FakeAgent(completes("42"))
+    async with client(agent) as process:
+        await process.ask("How far?", key="0")
+        async for result in process.run(["How far?"], run_id="night"):
+            assert result.answer.text == "42"
+            assert not result.was_resumed
+        await process.ask("How far?", key="night:0")
+
+    assert len(agent.calls(SEND)) == 3
+
+
+async def test_a_message_id_that_was_recorded_without_the_key_is_refused(client):
+    agent = FakeAgent(completes("42"))
+    message = Message(message_id="m-1", role=Role.USER, parts=[Part(text="How far?")])
+    async with client(agent) as process:
+        await process.ask(message)
+        with pytest.raises(Exception, match="m-1 is in the journal"):
+            await process.ask(message, key="moon")
+
+    assert len(agent.calls(SEND)) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "why"),
+    [
+        ("", ValueError, "key must not be empty"),
+        ("x" * 513, ValueError, "key must have at most 512 characters, not 513"),
+        ("a\nb", ValueError, r"key must not contain control characters; it has '\\n'"),
+        (17, TypeError, "key must be a string, not int"),
+    ],
+)
+async def test_a_key_that_is_not_valid_is_refused(client, key, error, why):
+    agent = FakeAgent(completes("42"))
+    async with client(agent) as process:
+        with pytest.raises(error, match=why):
+            await process.ask("How far?", key=key)
+
+    assert agent.calls(SEND) == []
+
+
+async def test_a_key_needs_a_journal():
+    agent = FakeAgent(completes("42"))
+    async with connect(agent.url, engine=FakeNetwork(agent)) as process:
+        for use in (process.ask, process.send_message, process.conversation().ask):
+            with pytest.raises(ValueError, match="key= needs a journal"):
+                await use("How far?", key="moon")
+
+
+async def test_a_key_and_tools_are_refused(client):
+    async def distance(of: str) -> str:
+        """Return the distance."""
+        return of
+
+    async with client(FakeAgent(completes("42"))) as process:
+        with pytest.raises(ValueError, match="key cannot be combined with tools"):
+            await process.ask("How far?", key="moon", tools=[distance])
+
+
+async def test_a_fan_out_has_a_key_for_each_agent(path):
+    agents = {name: FakeAgent(completes(name), url=f"http://{name}.test") for name in ("a", "b")}
+    for _ in range(2):
+        network = FakeNetwork(*agents.values())
+        urls = {name: agent.url for name, agent in agents.items()}
+        async with Coordinator(urls, journal=path, engine=network) as coordinator:
+            results = await coordinator.fan_out("How far?", key="moon")
+            assert [result.answer.text for result in results] == ["a", "b"]
+            assert (await coordinator.delegate("a", "How far?", key="moon/a")).answer.text == "a"
+            with pytest.raises(ValueError, match="no agent may occur more than once"):
+                coordinator.fan_out([("a", "x"), ("a", "y")], key="pairs")
+
+    assert [len(agent.calls(SEND)) for agent in agents.values()] == [1, 1]
