@@ -361,7 +361,7 @@ SIGNATURES = {
         "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
         "*accepted_output_modes=None "
         "*push_notification_config=None *tools=() *poll_interval=2.0 *cancel_on_abandon=False "
-        "**options"
+        "*key=None **options"
     ),
     "Client.call": "self operation params **options",
     "Client.cancel_task": (
@@ -395,13 +395,13 @@ SIGNATURES = {
         "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
         "*return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
-        "**options"
+        "*key=None **options"
     ),
     "Client.stream_message": (
         "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
         "*accepted_output_modes=None "
         "*push_notification_config=None *tools=() *poll_interval=2.0 *cancel_on_abandon=False "
-        "**options"
+        "*key=None **options"
     ),
     "Client.subscribe_to_task": (
         "self task_id *force_subscription=False *poll_interval=2.0 **options"
@@ -409,11 +409,11 @@ SIGNATURES = {
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
     "Conversation.ask": (
         "self message *metadata=None *message_metadata=None *accepted_output_modes=None "
-        "*cancel_on_abandon=False **options"
+        "*cancel_on_abandon=False *key=None **options"
     ),
     "Conversation.stream_message": (
         "self message *metadata=None *message_metadata=None *accepted_output_modes=None "
-        "*cancel_on_abandon=False **options"
+        "*cancel_on_abandon=False *key=None **options"
     ),
     "Conversation.wait": "self **options",
     "ClientTaskManager.get_task": "self",
@@ -437,6 +437,16 @@ SIGNATURES = {
     "Journal.renew": "self held /",
     "Journal.unfinished": "self agent=None /",
     "Journal.update": "self message_id generation update /",
+    "PostgresJournal.check": "self",
+    "PostgresJournal.begin": "self record /",
+    "PostgresJournal.claim": "self message_id /",
+    "PostgresJournal.close": "self",
+    "PostgresJournal.find": "self message_id /",
+    "PostgresJournal.find_label": "self label /",
+    "PostgresJournal.renew": "self held /",
+    "PostgresJournal.unfinished": "self agent=None /",
+    "PostgresJournal.use_token": "self name use / *expires_in *most",
+    "PostgresJournal.update": "self message_id generation update /",
     "SqliteJournal.check": "self",
     "SqliteJournal.begin": "self record /",
     "SqliteJournal.claim": "self message_id /",
@@ -510,9 +520,10 @@ SIGNATURES = {
     "Coordinator.add": "self name agent",
     "Coordinator.client": "self name",
     "Coordinator.close": "self",
-    "Coordinator.delegate": "self agent message *cancel_on_abandon=False **options",
+    "Coordinator.delegate": "self agent message *cancel_on_abandon=False *key=None **options",
     "Coordinator.fan_out": (
-        "self message *agents=None *min_results=1 *within=None *cancel_on_abandon=False **options"
+        "self message *agents=None *min_results=1 *within=None *cancel_on_abandon=False *key=None "
+        "**options"
     ),
     "Coordinator.health": "self",
     "Coordinator.remove": "self name",
@@ -708,6 +719,10 @@ CONSTRUCTORS = {
         "*hedge=None "
         "*reconnect=ReconnectPolicy() *reconcile=ReconcilePolicy() "
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
+    ),
+    "PostgresJournal": (
+        "dsn *store_messages=False *lease=30.0 *retention=604800.0 *retry_for=10.0 "
+        "*read_only=False"
     ),
     "SqliteJournal": (
         "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0 "

@@ -512,7 +512,7 @@ async def test_an_abandoned_call_is_held_until_its_task_is_canceled(tmp_path):
 class Overtaken(SqliteJournal):
     """A journal in which another process has taken over each call when its lease is renewed."""
 
-    async def renew(self, leases, lease_until, /):
+    async def renew(self, leases, /):
         return set()
 
 

@@ -887,7 +887,7 @@ async def test_an_agent_removed_while_the_journal_writes_is_sent_nothing(tmp_pat
     class Slow(SqliteJournal):
         async def begin(self, record):
             await asyncio.sleep(2)
-            await super().begin(record)
+            return await super().begin(record)
 
     agent, journal = fake("a"), Slow(tmp_path / "calls.db")
     async with coordinating(agent, journal=journal) as coordinator:

@@ -91,6 +91,7 @@ NO_TWIN = {
     "Interceptor": "callers write it, and a client asks it",
     "Journal": "callers write it, and a client uses it",
     "BaseLayer": "a layer's",
+    "PostgresJournal": "a client is given it; sync.run(journal.close())",
     "PushReceiver": "an ASGI application, which its server runs on an event loop",
     "SchemeCredentials": "a client asks it",
     "SqliteJournal": "a client is given it; sync.run(journal.close())",

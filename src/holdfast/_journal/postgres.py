@@ -207,7 +207,7 @@ class PostgresJournal:
             record: The record of the new call; its times are ignored.
 
         Returns:
-            The record as stored: it begins now, and has a new lease.
+            The record as stored, which begins now and has a new lease.
 
         Raises:
             JournalError: It cannot be written (``"unusable"``); or a call of that message, or with

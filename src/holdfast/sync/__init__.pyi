@@ -1606,7 +1606,8 @@ class Coordinator:
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
-                a lost reply: the client's own, ``"reconcile"``, by default). They apply to each message.
+                a lost reply: the client's own, ``"reconcile"``, by default). They apply to each
+                message.
 
         Returns:
             The fan-out; nothing is sent before it is used.

@@ -73,9 +73,9 @@ _RUNNING = (
         required=True,
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="The journal, an SQLite file or its sqlite:/// address: it records each message "
-        "before it is sent, and its outcome. Created if it does not exist, readable only by "
-        "you; it grows until you remove it.",
+        help="The journal, an SQLite file or a postgresql:// address, which machines can share: "
+        "it records each message before it is sent, and its outcome. A file is created if it does "
+        "not exist, readable only by you; it grows until you remove it.",
     ),
     click.option(
         "--run-id",
