@@ -198,17 +198,22 @@ async def test_a_call_that_was_tried_waits_until_the_agent_may_be_back():
 
 
 async def test_each_retry_is_reported_once_though_the_circuit_delays_it():
-    seen = []
+    seen, hooked = [], []
     agent = FakeAgent()
-    client = await with_a_task(agent, observers=[seen.append])
+    retry = RetryPolicy(on_retry=lambda failures, error, wait: hooked.append((failures, error)))
+    client = await with_a_task(
+        agent, observers=[seen.append], resilience=Resilience(budget=None, retry=retry)
+    )
     agent.inject(Refuse(), on="GetTask", times=100)
 
     for _ in range(6):  # the circuit opens
         with pytest.raises(A2AError):
             await client.get_task("task-1")
 
-    retries = [(each.request_id, each.number) for each in seen if type(each) is RetryScheduled]
+    scheduled = [each for each in seen if type(each) is RetryScheduled]
+    retries = [(each.request_id, each.number) for each in scheduled]
     assert len(retries) == len({*retries}) > 3
+    assert hooked == [(each.number - 1, each.error) for each in scheduled]
 
 
 async def test_failed_call_names_its_failure_and_not_only_the_refusal():

@@ -112,7 +112,8 @@ class _ClientCall:
         self.state = RetryState()
         self._layer = layer
         self._call = call
-        self._reported = 0  # attempts that had failed when observers last learned of a retry
+        self._reported = 0  # attempts that had failed when a retry was last reported
+        self._retries = 0
 
     @property
     def safety(self) -> Safety:
@@ -141,12 +142,14 @@ class _ClientCall:
         call.progress.note_start(asyncio.get_running_loop().time() + wait)
         last = self._last()
         failed = len(call.progress.attempts)
-        if failed != self._reported:  # else the same attempt waits longer, for an open circuit
-            self._reported = failed
-            self._layer.observers.retry_scheduled(call, last, wait=wait)
+        if failed == self._reported:  # the same attempt waits longer, for an open circuit
+            return
+        self._reported = failed
+        self._retries += 1
+        self._layer.observers.retry_scheduled(call, last, wait=wait)
         asked = call.progress.call_group.operation
         if on_retry is not None and asked in (None, call.operation.name):
-            hook = on_retry(self.state.failures, last, wait)
+            hook = on_retry(self._retries, last, wait)
             if inspect.isawaitable(hook):
                 await hook
 
