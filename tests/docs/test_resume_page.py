@@ -155,7 +155,7 @@ def test_every_block_is_run():
         "({call.remaining} left)",
         "match call.error",
         "agent.ask(message)",
-        "holdfast.RunItem",
+        'key="order-17"',
         "holdfast.Coordinator",
         "store_messages=True,",
     )

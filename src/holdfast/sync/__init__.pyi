@@ -2172,8 +2172,9 @@ def connect(
             again without one.
         journal: Journal in which calls are recorded before they are sent, so that none is lost
             when the process crashes: a file, as ``"calls.db"``, a ``Path``, or
-            ``"sqlite:///calls.db"`` (with four slashes for an absolute path); or a `Journal`,
-            which may be shared and is not closed. `Client.pending` returns the calls without an
+            ``"sqlite:///calls.db"`` (with four slashes for an absolute path); a PostgreSQL
+            database, as ``"postgresql://host/name"``; or a `Journal`, which may be shared and is
+            not closed. `Client.pending` returns the calls without an
             outcome. None, the default, records nothing.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
             can serve every task. None lets the client find out: while the replica that created a
