@@ -314,7 +314,7 @@ def _to_part(item: object) -> Part:
             return Part(text=cast("str", item))
         case _:
             hint = "; pass Part.from_dict(…)" if isinstance(item, Mapping) else ""
-            text = f"a part must be a Part or text, not {kind_of(item)}{hint}"
+            text = f"a part must be a Part or text, not {kind_of(cast('object', item))}{hint}"
             raise TypeError(text)
 
 

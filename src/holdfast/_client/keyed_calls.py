@@ -1,4 +1,4 @@
-"""Calls with keys: a message of one key is executed at most once, whoever sends it and how often.
+"""Calls with keys: the message of a key is executed at most once, by all processes together.
 
 A key is a name that the caller gives to a call, in a journal. What sending a message of a key does
 depends on the call that the journal has for the key:

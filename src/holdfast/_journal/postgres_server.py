@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg import errors, sql
@@ -135,7 +135,7 @@ class PostgresServer:
     def statement(self, text: str) -> sql.Composed:
         """Return a statement with the names of the journal's schema and tables in place."""
         schema = self._address.schema
-        return sql.SQL(text).format(
+        return sql.SQL(cast("LiteralString", text)).format(  # of this package's own texts
             schema=sql.Identifier(schema),
             calls=sql.Identifier(schema, "calls"),
             push_tokens=sql.Identifier(schema, "push_tokens"),
@@ -240,8 +240,10 @@ class PostgresServer:
         if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
             text = f"the journal {self.shown} cannot be reached: {'; '.join(lines)}"
             return JournalError(text, reason="unreachable")
-        known = (reason for kind, reason in _REASONS if isinstance(error, kind))
-        reason: JournalFailure = next(known, "unusable")
+        reason: JournalFailure = "unusable"
+        for kind, known in _REASONS:
+            if isinstance(error, kind):
+                reason = known
         executed = False if isinstance(error, psycopg.DataError) else None
         text = f"the journal {self.shown} failed: {lines[0]}"
         return JournalError(text, reason=reason, executed=executed)
