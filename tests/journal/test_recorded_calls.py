@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.foreign_journal import Foreign
+from tests.kit.virtual_env import wall_time
 
 from holdfast import (
     A2AConnectionError,
@@ -28,7 +29,6 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._aio.env import wall_time
 from holdfast._model.digest import message_digest
 from holdfast.errors import InvalidParamsError, JournalError
 from holdfast.extend import BaseLayer

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import random
 
-from holdfast._aio.env import SystemEnv
+from holdfast._aio.env import SystemEnv, wall_time
 
 __all__ = [
     "EPOCH",
@@ -16,6 +16,7 @@ __all__ = [
     "advance_wall",
     "now",
     "set_wall",
+    "wall_time",
 ]
 
 EPOCH = 1_767_225_600.0

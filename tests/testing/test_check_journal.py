@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 from tests.kit.foreign_journal import Foreign
+from tests.kit.virtual_env import wall_time
 
-from holdfast._aio.env import wall_time
 from holdfast.errors import JournalError
 from holdfast.testing import check_journal
 
