@@ -48,7 +48,7 @@ REACHES = {
     "integrations/test_sdk_errors.py": ("_wire", "the SDK's errors and ours agree"),
     "integrations/test_sdk_messages.py": ("_model", "the SDK's messages and ours agree"),
     "journal/test_outcome.py": ("_model", "a record's digest is that of its message"),
-    "journal/test_recorded_calls.py": ("_aio _model", "the wall time; as in test_outcome.py"),
+    "journal/test_recorded_calls.py": ("_model", "as in test_outcome.py"),
     "journal/test_sqlite.py": ("_net", "who may read its file"),
     "model/test_grpc_addresses.py": ("_wire", "all who read addresses agree"),
     "model/test_hosts.py": ("_cli _net _wire", "all who read hosts agree"),
@@ -67,7 +67,6 @@ REACHES = {
         "what of a message of gRPC is signed",
     ),
     "stream/test_fold.py": ("_model", "sizes of what is folded"),
-    "testing/test_check_journal.py": ("_aio", "the wall time, as journals read it"),
     "testing/test_asgi.py": ("_wire", "a network obeys the reach of a request"),
     "wire/test_grpc_codec.py": ("_policy", "what policies make of it"),
     "wire/test_protobuf_messages.py": (
