@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from tests.kit.batch_runs import collected, ended
 
 from holdfast import (
+    Coordinator,
     DeadlineExceededError,
     Message,
+    NotEnoughResultsError,
     OutcomeUnknownError,
     Part,
     RunItem,
@@ -21,6 +23,7 @@ from holdfast import (
 )
 from holdfast.errors import CallEndedError, KeyConflictError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
+from holdfast.observe import CallFinished
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -1120,3 +1123,20 @@ async def test_a_message_with_an_unpaired_surrogate_is_not_recorded(path):
         assert await client.pending() == []
     await journal.close()
     assert agent.received == []
+
+
+async def test_observers_get_the_question_that_is_an_error_of_run_and_fan_out():
+    seen = []
+    agent = FakeAgent(asks("which one?"))
+    options = {"engine": FakeNetwork(agent), "observers": [seen.append]}
+
+    async with connect(agent.url, **options) as client:
+        errors = [result.error async for result in client.run(["hello"])]
+    async with Coordinator({"one": agent.url}, **options) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello")
+    errors += [result.error for result in caught.value.results]
+
+    finished = [each.error for each in seen if isinstance(each, CallFinished)]
+    assert [type(error) for error in errors] == [TaskInputRequiredError] * 2
+    assert finished == errors

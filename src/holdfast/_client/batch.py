@@ -248,10 +248,10 @@ class BulkRun(ClosingContext, AsyncOnly):
         try:
             with observed:
                 answer = await self._ask(message, scope)
-            if answer.task is not None and answer.needs_input:
-                error, answer = input_required(answer.task, answer.question), None
+                if answer.task is not None and answer.needs_input:
+                    raise input_required(answer.task, answer.question)
         except A2AError as failure:
-            error = failure
+            answer, error = None, failure
         earlier = None if keyed is None else keyed.earlier
         return RunResult(
             key=key,

@@ -1477,7 +1477,7 @@ def asking(
     key: str | None = None,
     within: Deadline | None = None,
     cancel_on_abandon: bool = False,
-) -> tuple[EventStream, CallGroup, Deadline]:
+) -> tuple[EventStream, ObservedCall, CallGroup, Deadline]:
     """Do what `Client.ask` does, for callers that query several agents.
 
     Args:
@@ -1489,8 +1489,8 @@ def asking(
         cancel_on_abandon: See `Client.ask`.
 
     Returns:
-        The stream of the answer, which sends the message when it is entered; the data that its
-        requests share; and its deadline.
+        The stream of the answer, which sends the message when it is entered; the call, to be
+        entered around the stream; the data that its requests share; and its deadline.
     """
     # A function of the class's own module: there is no public way to what siblings share.
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -1505,7 +1505,8 @@ def asking(
         until_deadline=True,
         cancel_on_abandon=cancel_on_abandon,
     )
-    return events, scope.call_group, scope.deadline
+    observed = core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
+    return events, observed, scope.call_group, scope.deadline
 
 
 async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> AgentInterface:

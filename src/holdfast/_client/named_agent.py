@@ -213,7 +213,7 @@ class NamedAgent:
         answer: Answer | None = None
         error: A2AError | None = None
         client = self.client
-        events, call_group, deadline = asking(
+        events, observed, call_group, deadline = asking(
             client, message, options, key=key, within=within, cancel_on_abandon=cancel_on_abandon
         )
         # A call that the open circuit refuses immediately needs no slot.
@@ -224,21 +224,21 @@ class NamedAgent:
             try:
                 if self.closed_reason is not None:
                     raise _closed_error(self.closed_reason, is_sent=False)
-                async with events:
-                    answer = await events.result()
+                with observed:
+                    async with events:
+                        answer = await events.result()
+                    if answer.task is not None and answer.needs_input:
+                        raise input_required(
+                            answer.task,
+                            answer.question,
+                            client=f"coordinator.client({self.name!r})",
+                            agent=client.stats().url,
+                        )
             finally:
                 if needs_slot:
                     admission.leave(self.name)
-            if answer.task is not None and answer.needs_input:
-                error = input_required(
-                    answer.task,
-                    answer.question,
-                    client=f"coordinator.client({self.name!r})",
-                    agent=client.stats().url,
-                )
-                answer = None
         except A2AError as failure:
-            error = failure
+            answer, error = None, failure
         except asyncio.CancelledError:
             duration = clock() - started_at
             on_cancel(cancelled_result(self.name, sends=call_group.sends, duration=duration))
