@@ -337,3 +337,13 @@ async def test_a_fan_out_has_a_key_for_each_agent(path):
                 coordinator.fan_out([("a", "x"), ("a", "y")], key="pairs")
 
     assert [len(agent.calls(SEND)) for agent in agents.values()] == [1, 1]
+
+
+async def test_a_short_call_of_another_process_is_noticed_soon(client):
+    agent = FakeAgent(completes("42", after=0.3))
+    async with client(agent) as process, client(agent) as other:
+        first = asyncio.create_task(process.ask("How far?", key="moon"))
+        await asyncio.sleep(0.1)
+        await other.ask("How far?", key="moon")
+        assert asyncio.get_running_loop().time() < 0.8
+        await first

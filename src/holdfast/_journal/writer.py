@@ -39,8 +39,9 @@ __all__ = ["HeldCall", "Journaling", "is_held"]
 
 T = TypeVar("T")
 
-_HELD_POLL_INTERVAL_S = 1.0
-"""Seconds between two lookups of a call that another client holds."""
+_FIRST_POLL_INTERVAL_S = 0.05
+_MAX_POLL_INTERVAL_S = 1.0
+"""Seconds between two lookups of a call that another client holds: doubled up to the second."""
 
 _MAX_LOOKUPS = 8
 """Messages of a history to look up in the journal, at most."""
@@ -172,12 +173,14 @@ class Journaling:
         self._check_open()
         clock = asyncio.get_running_loop().time
         first = record = await self._find(message_id, deadline)
+        interval = _FIRST_POLL_INTERVAL_S
         while is_held(record):
             if not waits_for_holder:
                 self._check_not_here(record)
                 _check_holder_not_alive(first, record)
             remaining = deadline.remaining(clock())
-            await asyncio.sleep(max(0.0, min(record.lease_left, remaining, _HELD_POLL_INTERVAL_S)))
+            await asyncio.sleep(max(0.0, min(record.lease_left, remaining, interval)))
+            interval = min(_MAX_POLL_INTERVAL_S, 2 * interval)
             if deadline.remaining(clock()) <= 0:
                 call = (
                     f"the call of message {message_id} is held until {shown(record.lease_until)}"
