@@ -8,9 +8,12 @@ import asyncio
 import random
 
 import pytest
+from a2a.client.errors import A2AClientError
 from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import InternalError as SdkInternalError
 from tests.kit.sdk_clients import card_of, client_of, collected, said, tasks_made
 
+from holdfast.errors import InternalError
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -19,6 +22,8 @@ from holdfast.testing import (
     Reset,
     Step,
     Streaming,
+    crashes,
+    fails,
     rate_limited,
     unavailable,
 )
@@ -103,3 +108,27 @@ async def test_what_the_events_make_is_what_the_agent_holds(seed, version, bindi
     assert tasks_made(agent) == {"m-1": 1}
     assert agent.open_streams == 0
     await client.close()
+
+
+@pytest.mark.parametrize(
+    ("binding", "kind"), [("JSONRPC", SdkInternalError), ("HTTP+JSON", A2AClientError)]
+)
+async def test_send_message_agent_ends_stream_with_error_raises_as_the_sdk_does(binding, kind):
+    agent, payloads = FakeAgent(crashes("kitchen on fire")), []
+
+    async def read():
+        async for event in client.send_message(said()):
+            payloads.append(event.WhichOneof("payload"))  # noqa: PERF401  it raises at the end
+
+    async with client_of(agent, binding) as client:
+        with pytest.raises(kind, match="kitchen on fire") as raised:
+            await read()
+    assert isinstance(raised.value.__cause__, InternalError)
+    assert payloads[-1] == "status_update"
+    assert tasks_made(agent) == {"m-1": 1}
+
+
+async def test_send_message_task_failed_with_a_message_raises_nothing():
+    async with client_of(FakeAgent(fails("no eggs"))) as client:
+        events = await collected(client.send_message(said()))
+    assert events[-1].status_update.status.message.parts[0].text == "no eggs"

@@ -41,13 +41,14 @@ from holdfast._integrations.a2a_sdk.unary_calls import Ask, UnaryCall, required
 from holdfast._integrations.a2a_sdk.validation import check_card, check_config, check_names
 from holdfast.auth import ClientCallContext
 from holdfast.client import connect
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, TaskFailedError
 from holdfast.extend import SystemEnv, presentable
 from holdfast.protocol import HTTP_BINDINGS, PROTOCOL_VERSION
 from holdfast.types import (
     AgentCapabilities,
     AgentInterface,
     Task,
+    TaskState,
     TaskStatusUpdateEvent,
 )
 
@@ -207,7 +208,11 @@ class HoldfastTransport(ClientTransport):
     def send_message_streaming(
         self, request: pb.SendMessageRequest, *, context: SdkContext | None = None
     ) -> AsyncGenerator[pb.StreamResponse]:
-        """Send a message, and yield its events; a stream that is cut is resumed."""
+        """Send a message, and yield its events; a stream that is cut is resumed.
+
+        If the agent ended the stream with an error, and the task is FAILED without a message, that
+        error is raised after the events.
+        """
 
         def begin(options: CallOptions) -> EventStream:
             params = self._params(request)
@@ -321,6 +326,7 @@ class HoldfastTransport(ClientTransport):
                     settled_task = events.task if is_settled else None
                 for event in late_artifacts(settled_task, events.task):
                     yield to_proto(to_response(event), pb.StreamResponse)
+                await _raise_agent_error(events)
 
     def _options(
         self, tenant: str, context: SdkContext | None, *, streams: bool = False
@@ -378,6 +384,21 @@ class HoldfastTransport(ClientTransport):
             return params
         identified = msgspec.structs.replace(message, message_id=self._env.new_id())
         return msgspec.structs.replace(params, message=identified)
+
+
+async def _raise_agent_error(events: EventStream) -> None:
+    """Raise the error with which the agent ended a stream, if its task failed without a message.
+
+    The task is then all that is left of the agent's failure, and it does not give the reason.
+    """
+    task = events.task
+    if task is None or task.state is not TaskState.FAILED or task.status.message is not None:
+        return
+    try:
+        await events.result()
+    except TaskFailedError as error:
+        if isinstance(error.__cause__, A2AError):
+            raise error.__cause__ from None
 
 
 # ── The card ─────────────────────────────────────────────────────────────────────────────────
