@@ -9,6 +9,7 @@ import random
 
 import pytest
 from a2a.client.errors import A2AClientError
+from a2a.helpers import get_stream_response_text
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import InternalError as SdkInternalError
 from tests.kit.sdk_clients import card_of, client_of, collected, said, tasks_made
@@ -20,11 +21,13 @@ from holdfast.testing import (
     Plan,
     Refuse,
     Reset,
+    Stall,
     Step,
     Streaming,
     crashes,
     fails,
     rate_limited,
+    streams,
     unavailable,
 )
 from holdfast.types import Artifact, Part, TaskState
@@ -132,3 +135,13 @@ async def test_send_message_task_failed_with_a_message_raises_nothing():
     async with client_of(FakeAgent(fails("no eggs"))) as client:
         events = await collected(client.send_message(said()))
     assert events[-1].status_update.status.message.parts[0].text == "no eggs"
+
+
+@pytest.mark.parametrize("after_events", [2, 3])
+async def test_send_message_missed_chunks_after_a_stall_arrive_as_one_event_each(after_events):
+    agent = FakeAgent(streams("a", "b", "c", "d", every=10))
+    agent.inject(Stall(phase="idle", after_events=after_events), on="SendStreamingMessage")
+    async with client_of(agent) as client:
+        events = await collected(client.send_message(said()))
+    texts = [get_stream_response_text(e) for e in events if e.HasField("artifact_update")]
+    assert "".join(texts) == "abcd"

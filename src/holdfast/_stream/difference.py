@@ -6,10 +6,11 @@ version's artifacts, status and metadata. If no updates can do that, since an ar
 of the metadata is missing or the order differs, the difference is the `Task` itself. The history
 is not part of it: no event adds a message at a certain place of the history.
 
-An artifact with more parts than before is appended to. For any other change, also for text that
-grew within a part, the whole artifact is sent again, since an appended chunk would be a separate
-part. Whether its text only grew is found by comparing the texts. If the task is over, the event is
-the last chunk of the artifact.
+An artifact that is new or has more parts than before has one event for each part, as agents stream
+them: a program may join the parts of one event with a separator, as the SDK's helper does. For any
+other change, also for text that grew within a part, the whole artifact is sent again, since an
+appended chunk would be a separate part. Whether its text only grew is found by comparing the
+texts. If the task is over, the last of these events is the last chunk of the artifact.
 """
 
 from __future__ import annotations
@@ -74,14 +75,16 @@ def _artifact_updates(have: Task, truth: Task) -> Iterator[TaskArtifactUpdateEve
         known = have.artifacts[place] if place < len(have.artifacts) else None
         if known == artifact:
             continue
-        piece = None if known is None else _appended(known, artifact)
-        yield TaskArtifactUpdateEvent(
-            task_id=truth.id,
-            context_id=truth.context_id,
-            artifact=artifact if piece is None else piece,
-            append=piece is not None,
-            last_chunk=truth.status.state.is_terminal,
-        )
+        appended = artifact if known is None else _appended(known, artifact)
+        pieces = [artifact] if appended is None else _divided(appended)
+        for number, piece in enumerate(pieces):
+            yield TaskArtifactUpdateEvent(
+                task_id=truth.id,
+                context_id=truth.context_id,
+                artifact=piece,
+                append=number > 0 or (known is not None and appended is not None),
+                last_chunk=truth.status.state.is_terminal and number == len(pieces) - 1,
+            )
 
 
 def _appended(have: Artifact, truth: Artifact) -> Artifact | None:
@@ -93,6 +96,17 @@ def _appended(have: Artifact, truth: Artifact) -> Artifact | None:
     if msgspec.structs.replace(have, parts=truth.parts, metadata=merged) != truth:
         return None
     return Artifact(artifact_id=truth.artifact_id, parts=parts, metadata=metadata or None)
+
+
+def _divided(artifact: Artifact) -> list[Artifact]:
+    """Return an artifact as one chunk for each part; the first chunk has all other members."""
+    return [
+        msgspec.structs.replace(artifact, parts=artifact.parts[:1]),
+        *(
+            Artifact(artifact_id=artifact.artifact_id, parts=(part,))
+            for part in artifact.parts[1:]
+        ),
+    ]
 
 
 def _added(have: dict[str, Any] | None, truth: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast._stream.artifact_texts import ArtifactTexts
 from holdfast._stream.difference import difference
-from holdfast._stream.fold import TaskFold, fold
+from holdfast._stream.fold import TaskFold
 from holdfast._stream.status_order import is_newer
 from holdfast.types import (
     Message,
@@ -128,10 +128,15 @@ class EventOutbox:
 
     def whole(self) -> Task | None:
         """Return the task according to all events, pending ones included."""
-        task, limits = self._fold.task, self._fold.limits
+        if not self.pending:
+            return self._fold.task
+        folded = TaskFold(self._fold.task, limits=self._fold.limits)
         for item in self.pending:
-            task = item.task if isinstance(item, _Replacement) else fold(task, item, limits=limits)
-        return task
+            if isinstance(item, _Replacement):
+                folded = TaskFold(item.task, limits=folded.limits)
+            else:
+                folded.add(item)
+        return folded.task
 
     def text_of(self, artifact_id: str) -> str | None:
         """Return the text of an artifact, pending events included; None without the artifact."""
