@@ -66,7 +66,11 @@ A, B = artifact("a"), artifact("b", artifact_id="a-2")
         (task(), task(A, B), [whole(A), whole(B)]),
         (task(A), task(A, B), [whole(B)]),
         # More parts, and more text in a part.
-        (task(A), task(artifact("a", "b", "c")), [appended(artifact("b")), appended(artifact("c"))]),
+        (
+            task(A),
+            task(artifact("a", "b", "c")),
+            [appended(artifact("b")), appended(artifact("c"))],
+        ),
         (task(artifact()), task(A), [appended(A)]),
         (task(artifact("Hel")), task(artifact("Hello")), [whole(artifact("Hello"))]),
         (task(artifact("Hel", "lo")), task(artifact("Hello")), [whole(artifact("Hello"))]),
