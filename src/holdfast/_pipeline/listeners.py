@@ -280,8 +280,9 @@ class CallFinished(Observation, frozen=True, kw_only=True):
     for a call is not a call.
 
     Attributes:
-        attempts: Number of attempts of all requests of the call. If the call did not get past the
-            agent card, the number of attempts to fetch the card.
+        attempts: Number of attempts of all requests of the call; 0 if nothing was requested, as
+            for a result that was in the journal. If the call did not get past the agent card, the
+            number of attempts to fetch the card.
         duration: Seconds; for a stream, until its last event, or until the caller left it.
         error: The error that the caller received, such as a `TaskFailedError`; an
             ``asyncio.CancelledError`` if the call was cancelled; None if the call succeeded (also

@@ -81,7 +81,7 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
             ``S256``, the default for a server that you describe yourself.
 
     Raises:
-        ValueError: An address is invalid, or not https.
+        ValueError: An address is invalid; or not https, except on this machine.
         TypeError: A value has another type.
     """
 
