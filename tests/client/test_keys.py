@@ -347,3 +347,27 @@ async def test_a_short_call_of_another_process_is_noticed_soon(client):
         await other.ask("How far?", key="moon")
         assert asyncio.get_running_loop().time() < 0.8
         await first
+
+
+async def test_a_key_is_kept_when_the_earlier_call_was_not_sent_after_all(path, client):
+    class FindsLate(SqliteJournal):
+        has_found = False
+
+        async def find_label(self, label):  # the other process records its call just now
+            found = await super().find_label(label) if self.has_found else None
+            self.has_found = True
+            return found
+
+    agent, journal = FakeAgent(completes("42")), FindsLate(path)
+    agent.inject(Refuse(), on=SEND, times=4)
+    async with client(agent) as process, client(agent, journal=journal) as other:
+        first = asyncio.create_task(process.ask("How far?", key="moon"))
+        await asyncio.sleep(0.1)
+        answer = await other.ask("How far?", key="moon")
+        with pytest.raises(Exception, match="refused"):
+            await first
+        again = await process.ask("How far?", key="moon")
+    await journal.close()
+
+    assert again.task_id == answer.task_id
+    assert len(agent.executions) == 1

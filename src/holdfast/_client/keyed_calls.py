@@ -152,6 +152,7 @@ class KeyedCall:
             self.earlier = await self._find(message, deadline)
             if refusal is not None and refusal.reason == "exists" and self.earlier is None:
                 raise refusal  # of a message that was recorded without the key
+            refusal = None
             try:
                 if self.earlier is None:
                     return await send()

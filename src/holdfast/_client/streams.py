@@ -154,10 +154,12 @@ class StreamCalls:
         """Do the same with a complete request, whose message has an id."""
         self.observed.operation = SEND_STREAMING_MESSAGE.name
         make = partial(self._machine, known=known, has_progressed=has_progressed)
-        send = partial(self._send, request, known, make)
-        keyed = self.scope.keyed
+        scope, keyed = self.scope, self.scope.keyed
+        send = partial(self._send, request, scope, known, make)
         if keyed is None:
             return send
+        # Only this message has the key, however often it is sent, and no reply after it.
+        self.scope = msgspec.structs.replace(scope, keyed=None)
         return partial(
             keyed.once,
             request.message,
@@ -205,12 +207,14 @@ class StreamCalls:
         return partial(self._follow, task_id, task)
 
     async def _send(
-        self, request: SendMessageRequest, known: Task | None, make: Callable[..., StreamMachine]
+        self,
+        request: SendMessageRequest,
+        scope: CallScope,
+        known: Task | None,
+        make: Callable[..., StreamMachine],
     ) -> ResumableStream:
-        reply = await self.client.replying(request.message, self.scope, last_seen=known)
-        sending = self._sending = SendOperation(self.client, request, self.scope, reply=reply)
-        if self.scope.keyed is not None:  # only the caller's message has the key, and no reply
-            self.scope = msgspec.structs.replace(self.scope, keyed=None)
+        reply = await self.client.replying(request.message, scope, last_seen=known)
+        sending = self._sending = SendOperation(self.client, request, scope, reply=reply)
         self._sent_to = request.message.task_id
         make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # this message replies to that answer

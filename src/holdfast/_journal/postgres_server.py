@@ -288,6 +288,9 @@ class _Workers:
         """Run an operation in one of the threads, again after a lost connection."""
         end, pause = time.monotonic() + self._retry_for, _PAUSE_S
         while True:
+            if self._closing.is_set():  # operations that still wait for their turn end, too
+                text = "the journal was closed"
+                raise psycopg.OperationalError(text)
             try:
                 return work(self._connection())
             except psycopg.Error as error:
@@ -295,9 +298,7 @@ class _Workers:
                 may_pass = self._is_checked and (self._is_lost() or isinstance(error, _TRANSIENT))
                 if not may_pass or time.monotonic() + pause > end:
                     raise
-            if self._closing.wait(pause):
-                text = "the journal was closed"
-                raise psycopg.OperationalError(text)
+            self._closing.wait(pause)
             pause = min(_LONGEST_PAUSE_S, 2 * pause)
 
     def _connection(self) -> Connection:
