@@ -1,10 +1,11 @@
-# Every target sets up what it needs by itself, in six environments:
+# Every target sets up what it needs by itself, in seven environments:
 #   .venv        the library (editable) and the tools that test, check and document it, added when needed
 #   .venv-sdk    the official SDK: the real agents that tests and benchmarks talk to on loopback
 #   .venv-sdk03  the last official SDK of protocol 0.3: a real agent and the client, for tests
 #   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools, and AG2's client
 #   .venv-adk    Google ADK on the newest SDK: its client, for tests
 #   .venv-oauth  django-oauth-toolkit: a real authorization server, for tests
+#   .venv-celery Celery and a Redis server: a task queue, for tests
 # with uv where it is on PATH, else with venv and pip. A stamp inside the environment records each
 # step, so that a second run installs nothing; a change of pyproject.toml or of the pins, another
 # interpreter or another installer installs again.
@@ -16,6 +17,7 @@ SDK03_VENV := .venv-sdk03
 AG2_VENV := .venv-ag2
 ADK_VENV := .venv-adk
 OAUTH_VENV := .venv-oauth
+CELERY_VENV := .venv-celery
 BIN := $(VENV)/bin
 
 # A uv too old to know dependency groups counts as none.
@@ -33,6 +35,7 @@ export HOLDFAST_SDK03_PYTHON := $(CURDIR)/$(SDK03_VENV)/bin/python
 export HOLDFAST_AG2_PYTHON := $(CURDIR)/$(AG2_VENV)/bin/python
 export HOLDFAST_ADK_PYTHON := $(CURDIR)/$(ADK_VENV)/bin/python
 export HOLDFAST_OAUTH_PYTHON := $(CURDIR)/$(OAUTH_VENV)/bin/python
+export HOLDFAST_CELERY_PYTHON := $(CURDIR)/$(CELERY_VENV)/bin/python
 # Pyright runs on the node that comes from the package index, and looks for no newer version.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -57,7 +60,7 @@ test: $(VENV)/.test agents ## run every test
 	$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # ROUNDS=<number>, SEED=<where they begin> and TOGETHER=<how many at once> reach it in its environment.
-soak: $(VENV)/.library ## kill client processes for long: no message executed twice, no call lost
+soak: $(VENV)/.test ## kill client processes for long: no message executed twice, no call lost
 	$(BIN)/python -m tests.soak $(ARGS)
 
 thorough: $(VENV)/.test agents ## run every test with more rounds of what is random
@@ -67,7 +70,7 @@ thorough: $(VENV)/.test agents ## run every test with more rounds of what is ran
 environment: $(VENV)/$(MADE)
 
 # make -j4 agents sets all of them up at once.
-agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk $(OAUTH_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
+agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk $(OAUTH_VENV)/.sdk $(CELERY_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
 
 docs: $(VENV)/.docs ## build the documentation into site/, without the network
 	rm -rf site
@@ -81,7 +84,7 @@ IGNORED := --no-ansi --ignore DEP002 --known-first-party holdfast
 TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchmarks \
 	--extend-exclude tests/agents --extend-exclude benchmarks/ag2_caller \
 	--non-dev-dependency-groups test
-AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server
+AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server,celery
 
 # make -j2 check does two at once.
 check: check-style check-mypy check-pyright check-imports check-words docs ## run the linters, the type checkers and the import contracts, and build the documentation
@@ -110,6 +113,8 @@ bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figu
 	$(BIN)/python benchmarks/walk.py
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/journal_cost.py
+	$(BIN)/python benchmarks/journals.py
+	$(BIN)/python benchmarks/shared_runs.py
 	$(BIN)/python benchmarks/fan_out.py
 	$(BIN)/python benchmarks/dead_agent.py
 	$(BIN)/python benchmarks/hedging.py
@@ -128,7 +133,7 @@ format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff format
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) $(OAUTH_VENV) build dist site .hypothesis
+	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) $(OAUTH_VENV) $(CELERY_VENV) build dist site .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -215,3 +220,10 @@ $(OAUTH_VENV)/$(MADE): $(VENV)/$(MADE)
 
 $(OAUTH_VENV)/.sdk: $(OAUTH_VENV)/$(MADE) pyproject.toml constraints-oauth.txt
 	$(call install,$(OAUTH_VENV),constraints-oauth.txt,$(LAZILY) --group oauth-server)
+
+$(CELERY_VENV)/$(MADE): $(VENV)/$(MADE)
+	$(call create,$(CELERY_VENV))
+	@touch $@
+
+$(CELERY_VENV)/.sdk: $(CELERY_VENV)/$(MADE) pyproject.toml constraints-celery.txt
+	$(call install,$(CELERY_VENV),constraints-celery.txt,$(LAZILY) --group celery)

@@ -56,20 +56,21 @@ class Child:
         )
         return cls(process, " ".join((script, *arguments)))
 
-    async def line(self) -> str:
+    async def line(self, *, within: float | None = _LONGEST_ANSWER) -> str:
         """The next line that it prints.
+
+        Args:
+            within: Seconds to wait for it; None for a program whose end alone bounds the wait.
 
         Raises:
             RuntimeError: It stopped without one, or took too long.
         """
         assert self._process.stdout is not None
         try:
-            async with asyncio.timeout(_LONGEST_ANSWER):
+            async with asyncio.timeout(within):
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            raise RuntimeError(
-                f"{self._name} did not answer within {_LONGEST_ANSWER:g} s"
-            ) from None
+            raise RuntimeError(f"{self._name} did not answer within {within} s") from None
         if not line:
             raise RuntimeError(f"{self._name} stopped; what it had to say stands above")
         return line.decode().strip()

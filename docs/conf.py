@@ -38,6 +38,8 @@ nitpick_ignore_regex = [
         # The official SDK's messages and classes, as the modules that import them call them.
         r"(sdk|pb)\.\w+|(Text|File|Data)Part|SdkContext|ProtoMessage|A2AClientError",
         r"ClientTransport|ClientCallInterceptor",
+        # Those of durable engines.
+        r"(temporalio|dbos)\.[\w.]+|(workflow\.)?ActivityConfig|StepOptions",
         # Types in signatures of what programs receive and pass on.
         r"(holdfast\._.*\.)?(AnyOperation|AsgiExchange|Breaker|CallProgress|CardChecker|Context)",
         r"(holdfast\._.*\.)?(Entry|Exchange|Hedging|PemFiles|Progress|RetryAfterGate)",

@@ -94,7 +94,8 @@ ADVICE = {
     "`conversation(on_input=…)`.",
     "TaskInterruptedError": "Answer the agent with `ask(…, task_id=error.task.id)`.",
     "TaskNotCancelableError": "The task has ended, or cannot be canceled; read it.",
-    "TaskNotFoundError": "Check the task id, the tenant and the credentials; agents forget tasks.",
+    "TaskNotFoundError": "Check the task id, the tenant and the credentials; "
+    "the agent may have deleted the task, or lost it in a restart.",
     "TaskRejectedError": "The agent refused the task; read its status message.",
     "TaskTerminalError": "The task has ended; read `task`.",
     "UnsupportedOperationError": "The agent or the protocol version lacks this operation.",

@@ -84,6 +84,13 @@ def test_an_error_of_the_protocol_is_written_as_the_specification_says():
     }
 
 
+def test_only_an_error_about_a_task_names_it():
+    task = Task(id="t-of-another-agent", context_id="c", status=TaskStatus(state=TaskState.FAILED))
+    error = TaskFailedError("it failed", task=task)
+
+    assert error.to_jsonrpc()["data"][0]["metadata"] == {"retryable": "false"}
+
+
 def test_a_wait_is_a_retry_info_and_the_id_for_those_who_ask_a_request_info():
     error = InternalError("busy", transient=True, retry_after=2.5)
 

@@ -54,7 +54,8 @@ def public_kinds():
 
 
 def facts_of(error):
-    return {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    return {**own, "task": error.task, "task_id": error.task_id}
 
 
 def test_the_tree_holds_exactly_the_errors_of_the_design():
@@ -86,6 +87,9 @@ def test_error_has_no_fact_that_was_not_given(name):
     assert (error.retry_after, error.agent, error.request_id, error.excerpt) == (None,) * 4
     assert (error.details, error.attempts, error.hops) == ((),) * 3
     assert error.headers == {}
+    own_task = OWN_FACTS.get(name, {}).get("task")
+    own_id = OWN_FACTS.get(name, {}).get("task_id")
+    assert (error.task, error.task_id) == (own_task, own_task.id if own_task else own_id)
 
 
 @pytest.mark.rule("D11")
@@ -208,8 +212,7 @@ def test_facts_are_copied_so_that_the_caller_may_change_its_lists():
 
 def test_a_task_with_every_sort_of_content_survives_pickle():
     task = Task(id="t", artifacts=(), metadata={"n": 1})
-    error = make("ReconnectError")
-    error.task = task
+    error = errors.ReconnectError("it broke", task=task)
     error.data = Part(raw=b"\x00", data=None)
 
     twin = pickle.loads(pickle.dumps(error))

@@ -40,6 +40,7 @@ REACHES = {
     "client/test_tools.py": ("_wire", "what an agent's call is read into"),
     "contract/test_compat.py": ("_pipeline", "a custom binding around the real one"),
     "contract/test_lost_replies.py": ("_testing", "a proxy that loses replies"),
+    "docs/test_tutorial.py": ("_cli", "what the demo agent answers, in virtual time"),
     "e2e/test_replicas.py": ("_testing", "a balancer on a socket"),
     "integrations/test_httpx_stream_ends.py": (
         "_stream _testing _wire",

@@ -31,8 +31,10 @@ from tests.kit.public_names import PUBLIC, SUBJECTS
 import holdfast
 import holdfast.auth.oauth
 import holdfast.integrations.a2a_sdk
+import holdfast.integrations.dbos
 import holdfast.integrations.httpx
 import holdfast.integrations.httpx2
+import holdfast.integrations.temporal
 import holdfast.server
 import holdfast.testing
 from holdfast._client.options import CreateOptions
@@ -43,8 +45,10 @@ HOMES = [
     *SUBJECTS,
     holdfast.auth.oauth,
     holdfast.integrations.a2a_sdk,
+    holdfast.integrations.dbos,
     holdfast.integrations.httpx,
     holdfast.integrations.httpx2,
+    holdfast.integrations.temporal,
     holdfast.server,
     holdfast.testing,
 ]
@@ -320,6 +324,7 @@ SIGNATURES = {
     ),
     "connection_error": "request failure reason=None *sent *transient=True",
     "excerpt": "body length=200",
+    "is_same_agent": "name other",
     "limit_error": "limit limits problem **facts",
     "make_error": "code message data=None",
     "media_type": "headers",
@@ -353,8 +358,10 @@ SIGNATURES = {
     "A2ACardResolver.close": "self",
     "A2ACardResolver.get_agent_card": ("self relative_card_path=None *headers=None *timeout=None"),
     "ClientFactory.create": "self agent / consumers=None interceptors=None **options",
+    "ClientFactory.create_from_url": "self agent / interceptors=None **options",
     "ClientFactory.register": "self label producer",
     "Client.add_event_consumer": "self consumer",
+    "Client.add_interceptor": "self interceptor",
     "Client.add_request_middleware": "self interceptor",
     "Client.agent_card": "self *timeout=None",
     "Client.ask": (
@@ -423,11 +430,12 @@ SIGNATURES = {
     "ClientTaskManager.update_with_message": "self message task",
     "BulkRun.close": "self",
     "BulkRun.stop": "self",
-    "PendingCall.forget": "self",
+    "PendingCall.dismiss": "self",
     "PendingCall.resume": "self *poll_interval=2.0 **options",
     "PendingCall.stream": "self *poll_interval=2.0 **options",
     "Client.run": (
-        "self messages *run_id=None *concurrency=32 *rate=None *poll_interval=2.0 **options"
+        "self messages *run_id=None *concurrency=32 *rate=None *poll_interval=2.0 *shared=False "
+        "**options"
     ),
     "Journal.begin": "self record /",
     "Journal.claim": "self message_id /",
@@ -443,6 +451,7 @@ SIGNATURES = {
     "PostgresJournal.close": "self",
     "PostgresJournal.find": "self message_id /",
     "PostgresJournal.find_label": "self label /",
+    "PostgresJournal.find_labels": "self labels /",
     "PostgresJournal.renew": "self held /",
     "PostgresJournal.unfinished": "self agent=None /",
     "PostgresJournal.use_token": "self name use / *expires_in *most",
@@ -453,7 +462,8 @@ SIGNATURES = {
     "SqliteJournal.close": "self",
     "SqliteJournal.find": "self message_id /",
     "SqliteJournal.find_label": "self label /",
-    "SqliteJournal.forget_damaged": "self message_id /",
+    "SqliteJournal.find_labels": "self labels /",
+    "SqliteJournal.dismiss_damaged": "self message_id /",
     "SqliteJournal.renew": "self held /",
     "SqliteJournal.unfinished": "self agent=None /",
     "SqliteJournal.use_token": "self name use / *expires_in *most",
@@ -729,7 +739,7 @@ CONSTRUCTORS = {
         "*read_only=False *mode=384"
     ),
     "RunItem": "*key *content",
-    "KeyConflictError": "message='' *key *message_id=None **facts",
+    "KeyConflictError": "message='' *key *message_id=None *other_agent=None **facts",
     "ResumedCall": "*message_id *answer=None *error=None *duration=0.0 *remaining=0",
     "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False *agent=None",
     "RetryPolicy": (
@@ -954,6 +964,21 @@ INTEGRATIONS = {
     },
     "httpx": {"Transport": TRANSPORT},
     "httpx2": {"Transport": TRANSPORT},
+    "dbos": {
+        "ask_agent": (
+            "agent message *task_id=None *context_id=None *metadata=None *message_metadata=None "
+            "*accepted_output_modes=None *key=None *step=None **options"
+        )
+    },
+    "temporal": {
+        "AgentFailure": (
+            "*type *message *executed=None *transient=False *retry_after=None *message_id=None "
+            "*task_id=None *context_id=None *task_state=None *details=<factory>"
+        ),
+        "HoldfastPlugin": "agents=None **options",
+        "WorkflowAgent": "name *cancel_task=False **options",
+        "agent_failure": "error",
+    },
 }
 
 

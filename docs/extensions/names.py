@@ -159,6 +159,8 @@ def with_options(signature):
     if match is None:
         return signature
     options = options_of(match["options"])
+    if not options:
+        return signature
     listed = ", ".join(f"{name}: {hint} = ..." for name, hint in options.items())
     before = signature[: match.start()]
     star = "" if "*" in before else "*, "

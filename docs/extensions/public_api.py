@@ -132,7 +132,12 @@ def attributes_of(klass):
 
 @functools.cache
 def options_of(name):
-    """Return the options of a public ``TypedDict``, those of its bases first, with their types."""
+    """Return the options of a public ``TypedDict``, those of its bases first, with their types.
+
+    There are none if it is one of another library.
+    """
+    if home_of(name) is None:
+        return {}
     options = {}
     for klass in reversed(list(_typed_dicts(look_up(f"{home_of(name)}.{name}")))):
         options |= klass.__annotations__

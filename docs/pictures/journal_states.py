@@ -42,7 +42,7 @@ _STATES = (
         "sent",
         "the record is the same",
         "wait",
-        ("searches for the message", "not found: OutcomeUnknownError"),
+        ("searches for the message", "not found: unknown, stays pending"),
     ),
     _State(
         "task known",
@@ -116,7 +116,7 @@ def picture() -> Picture:
     drawing.text((_LEFT, bottom + 4), f"outcomes: {outcomes}", style="muted")
     drawing.text(
         (_LEFT, bottom + 24),
-        f"A finished record is kept for {days:g} days, that of a run for ever.",
+        f"A finished record is kept for {days:g} days; that of a key or a run, for ever.",
         style="muted",
     )
     return drawing

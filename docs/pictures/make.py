@@ -15,6 +15,7 @@ import call_layers
 import cut_stream
 import error_tree
 import journal_states
+import key_states
 import outage_curves
 import retry_decision
 import timeouts
@@ -34,6 +35,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "cut-stream": cut_stream.picture,
     "error-tree": error_tree.picture,
     "journal-states": journal_states.picture,
+    "key-states": key_states.picture,
     "outage": outage_curves.picture,
     "retry-decision": retry_decision.picture,
     "timeouts": timeouts.picture,

@@ -21,13 +21,20 @@ from urllib.parse import urlsplit
 from holdfast._model.addresses import address_fault, has_user, is_http_address
 from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._model.sendable import check_json, check_sendable, check_text
-from holdfast._model.settings import check_count, check_kind, check_number, suggestion
+from holdfast._model.settings import (
+    check_count,
+    check_kind,
+    check_number,
+    explains_unknown_options,
+    suggestion,
+)
 from holdfast._wire.bindings import BINDINGS
 from holdfast._wire.http import check_caller_headers, check_headers
 from holdfast._wire.network_scope import AgentReach, Network, NetworkReach, network
 from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 __all__ = [
+    "MAX_KEY_LENGTH",
     "check_caller_headers",
     "check_configuration",
     "check_count",
@@ -55,6 +62,7 @@ __all__ = [
     "check_rate",
     "check_seconds",
     "check_url",
+    "explains_unknown_options",
     "format_timestamp",
 ]
 
@@ -401,15 +409,15 @@ def check_not_empty(name: str, value: str) -> str:
     return value
 
 
-_MAX_KEY_LENGTH = 512
+MAX_KEY_LENGTH = 512
 """Characters of the key of a call, at most."""
 
 
 def check_key(key: str) -> None:
     """Check the key of a call: from 1 to 512 characters, without control characters."""
     check_not_empty("key", key)
-    if len(key) > _MAX_KEY_LENGTH:
-        text = f"key must have at most {_MAX_KEY_LENGTH} characters, not {len(key)}"
+    if len(key) > MAX_KEY_LENGTH:
+        text = f"key must have at most {MAX_KEY_LENGTH} characters, not {len(key)}"
         raise ValueError(text)
     control = next((character for character in key if category(character) == "Cc"), None)
     if control is not None:

@@ -157,15 +157,16 @@ JournalFailure = Literal[
   of this client have no task of it.
 """
 
-CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]
+CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "dismissed"]
 """Outcome of a call.
 
 - ``"answered"``: by a task, in any settled state, or by a message.
 - ``"refused"``: by an error of the protocol; no task continues.
 - ``"duplicated"``: the agent created more than one task; the caller got an error.
-- ``"unknown"``: it may have been sent, and no task was found; the caller got an error.
+- ``"unknown"``: it may have been sent, and no task was found; the caller got an error. The call
+  is still pending.
 - ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
-- ``"forgotten"``: the outcome is not needed.
+- ``"dismissed"``: the outcome is not needed.
 """
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
@@ -250,7 +251,8 @@ class A2AError(Exception):
         grpc_status: Name of the gRPC status; None if there was none.
         headers: Harmless headers of the reply, names in lower case.
         executed: Whether the agent executed the operation: True, False, or None if unknown.
-        transient: Whether the same call may succeed later.
+        transient: Whether the same call may succeed later. Never True if a task of the call was
+            seen: the agent has executed the message, and the task is to be resumed instead.
         retry_after: Seconds to wait before a retry, if the agent or its circuit breaker gave a
             delay.
         attempts: All attempts, in order.
@@ -268,6 +270,8 @@ class A2AError(Exception):
     """
 
     entry: ClassVar[Entry] = Entry()
+    _task: Task | None = None
+    _task_id: str | None = None
 
     def __init__(self, message: str = "", **facts: Unpack[Facts]) -> None:
         super().__init__(message)
@@ -299,8 +303,18 @@ class A2AError(Exception):
     def message(self, message: str) -> None:
         self.args = (message,)
 
+    @property
+    def task(self) -> Task | None:
+        """The task in its last known state; None if the call has seen none."""
+        return self._task
+
+    @property
+    def task_id(self) -> str | None:
+        """Id of the task that the call is about; None if unknown."""
+        return self._task_id if self._task is None else self._task.id
+
     def facts(self) -> Facts:
-        """Return the facts, to pass to another error."""
+        """Return the facts, to pass to another error; without ``task`` and ``task_id``."""
         return cast("Facts", {name: getattr(self, name) for name in Facts.__annotations__})
 
     @staticmethod
@@ -399,6 +413,13 @@ _MAX_NOTE_CHARACTERS = 250
 """Characters of the message and of each fact in `str`; the attributes are complete."""
 
 
+def note_task(error: A2AError, task: Task | None, task_id: str | None = None) -> None:
+    """Add the task of the call, or its id, to an error that does not know it."""
+    # A function and not a setter: a task in the errors of tasks is never None.
+    error._task = error._task or task  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    error._task_id = error._task_id or task_id  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
 def _rebuild(kind: type[A2AError], args: tuple[Any, ...], state: dict[str, Any]) -> A2AError:
     error = kind.__new__(kind)
     error.args = args
@@ -422,7 +443,7 @@ class TaskNotFoundError(A2AError):
         self, message: str = "", *, task_id: str | None = None, **facts: Unpack[Facts]
     ) -> None:
         super().__init__(message, **facts)
-        self.task_id = task_id
+        self._task_id = task_id
 
 
 class TaskNotCancelableError(A2AError):
@@ -444,7 +465,7 @@ class TaskNotCancelableError(A2AError):
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
-        self.task_id = task_id
+        self._task_id = task_id
         self.state = state
 
 
@@ -597,8 +618,9 @@ class AuthenticationError(A2AHTTPError):
         schemes: Names of the card's security schemes that are required, if known.
         missing: The required schemes for which the client has no credential.
         authorization_server: Address of the authorization server that issued no token; None if
-            none was asked. The agent was not called: ``http_status`` is the server's, and
-            ``transient`` is true if the server could not be reached or is unavailable.
+            none was asked. ``agent`` is the agent that the token is for; it was not called:
+            ``http_status`` is the server's, and ``transient`` is true if the server could not be
+            reached or is unavailable.
     """
 
     entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
@@ -615,6 +637,12 @@ class AuthenticationError(A2AHTTPError):
         self.schemes: tuple[str, ...] = tuple(schemes)
         self.missing: tuple[str, ...] = tuple(missing)
         self.authorization_server: str | None = None
+
+    def _notes(self) -> list[str]:
+        notes = super()._notes()
+        if self.authorization_server is not None and self.agent is not None:
+            notes[0] = f"for agent {self.agent}"  # it did not fail
+        return notes
 
 
 class PermissionDeniedError(A2AHTTPError):
@@ -747,7 +775,7 @@ class LimitExceededError(A2AError):
         super().__init__(message, **facts)
         self.which = which
         self.bound = bound
-        self.task = task
+        self._task = task
 
 
 # ── Terminal and interrupted tasks ───────────────────────────────────────────────────────────
@@ -756,7 +784,17 @@ class LimitExceededError(A2AError):
 class _TaskOutcomeError(A2AError):
     def __init__(self, message: str = "", *, task: Task, **facts: Unpack[Facts]) -> None:
         super().__init__(message, **facts)
-        self.task = task
+        self._task = task
+
+    @property
+    def task(self) -> Task:
+        """The task in its last known state."""
+        return cast("Task", self._task)
+
+    @property
+    def task_id(self) -> str:
+        """Id of the task."""
+        return self.task.id
 
 
 class TaskTerminalError(_TaskOutcomeError):
@@ -821,7 +859,7 @@ class DeadlineExceededError(A2AError, TimeoutError):
         super().__init__(message, **facts)
         self.deadline = deadline
         self.timeout = timeout
-        self.task = task
+        self._task = task
 
 
 class CircuitOpenError(A2AError):
@@ -927,6 +965,8 @@ class KeyConflictError(A2AError):
     Attributes:
         key: Key of both calls.
         message_id: Id of the other message, if known.
+        other_agent: The agent that the key was used for, as in `CallRecord.agent`; None if it is
+            this one, or unknown.
     """
 
     def __init__(
@@ -935,11 +975,13 @@ class KeyConflictError(A2AError):
         *,
         key: str,
         message_id: str | None = None,
+        other_agent: str | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.key = key
         self.message_id = message_id
+        self.other_agent = other_agent
 
 
 class ReconnectError(A2AError):
@@ -959,8 +1001,8 @@ class ReconnectError(A2AError):
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
-        self.task = task
-        self.task_id = task_id if task is None else task.id
+        self._task = task
+        self._task_id = task_id
 
 
 class CancelUnconfirmedError(A2AError):
@@ -974,7 +1016,7 @@ class CancelUnconfirmedError(A2AError):
         self, message: str = "", *, task: Task | None = None, **facts: Unpack[Facts]
     ) -> None:
         super().__init__(message, **facts)
-        self.task = task
+        self._task = task
 
 
 class NotEnoughResultsError(A2AError):

@@ -9,6 +9,7 @@ from holdfast._public import publish
 if TYPE_CHECKING:
     from holdfast._aio.env import Env, SystemEnv
     from holdfast._asgi import ASGIApplication
+    from holdfast._journal.agent_name import is_same_agent
     from holdfast._journal.postgres import PostgresJournal
     from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
     from holdfast._journal.sqlite import SqliteJournal
@@ -69,6 +70,7 @@ __all__ = [
     "UnaryOnly",
     "connection_error",
     "excerpt",
+    "is_same_agent",
     "limit_error",
     "media_type",
     "origin",
@@ -82,6 +84,7 @@ __getattr__, __dir__ = publish(
     {
         "_aio.env": "Env SystemEnv",
         "_asgi": "ASGIApplication",
+        "_journal.agent_name": "is_same_agent",
         "_journal.postgres": "PostgresJournal",
         "_journal.protocol": "CallRecord Journal RecordUpdate",
         "_journal.sqlite": "SqliteJournal",

@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from holdfast._model import codec
 from holdfast._model.redacted_repr import RedactedRepr, short_repr
+from holdfast._model.sdk_values import kind_of
 
 __all__ = [
     "APIKeySecurityScheme",
@@ -130,7 +131,8 @@ class _OpenEnum(str, Enum):  # noqa: UP042  members of StrEnum cannot be created
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
-            return None
+            text = f"{value!r} is not a valid {cls.__name__}: {kind_of(value, cls)}"
+            raise ValueError(text)  # noqa: TRY004  as enums do
         member = str.__new__(cls, value)
         member._name_ = value
         member._value_ = value

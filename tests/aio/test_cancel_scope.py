@@ -252,6 +252,9 @@ PLAIN_TIMEOUTS = {
     "_testing/relay.py": 1,
     # Waits for processes, which raise none.
     "_cli/conformance/run.py": 2,
+    # Wait for events, which raise none.
+    "_integrations/temporal/activities.py": 1,
+    "_integrations/temporal/attempt.py": 2,
 }
 """Where `asyncio.timeout` stands without a scope: a TimeoutError from inside changes nothing."""
 

@@ -741,6 +741,7 @@ async def test_authorization_server_that_is_down_is_not_refused_credentials(repl
     expected = f"could not get a token: the authorization server {TOKENS} {words}"
     assert (error.message, error.http_status) == (expected, status)
     assert (error.transient, error.authorization_server) == (True, TOKENS)
+    assert f"(for agent {scene.agent.url}" in str(error)  # the agent itself did not fail
 
 
 async def test_a_transient_failure_of_the_server_is_retried():
@@ -936,6 +937,30 @@ async def test_endpoints_are_discovered_from_the_issuer():
 
     paths = [urlsplit(request.url).path for request in scene.server.requests]
     assert paths == ["/.well-known/openid-configuration", "/token", "/token"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (away(), f"the authorization server {ISSUER} could not be reached: refused"),
+        (answer(b"", 503), f"the metadata of the authorization server {ISSUER}: HTTP 503"),
+    ],
+)
+async def test_a_server_without_reachable_metadata_is_named_by_its_issuer(reply, words):
+    async def answered(_):
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    scene = Scene(server=ISSUER)
+    scene.server.answered = answered
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match=words) as caught:
+            await client.send_message("hello")
+
+    error = caught.value
+    assert error.authorization_server == ISSUER
+    assert f"(for agent {scene.agent.url}" in str(error)
 
 
 @pytest.mark.rule("P04")

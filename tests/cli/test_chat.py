@@ -503,7 +503,7 @@ def test_where_there_are_no_streams_it_is_told_that_a_look_failed():
     agent = FakeAgent(completes("done", after=9), streaming=False)
     agent.inject(Refuse(), on="GetTask", times=2)
     done = holdfast("chat", agent=agent, terminal=Typist("go"))
-    assert re.search(r": the connection was refused .*; trying again in [\d.m]+s\n", done.err)
+    assert re.search(r": the connection was refused .*; retrying in [\d.m]+s\n", done.err)
     assert "attempt" not in done.err
     assert "cut" not in done.err
 

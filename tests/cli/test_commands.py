@@ -477,12 +477,12 @@ def test_wait_before_a_retry_is_reported_on_stderr_only(form, operation, where, 
     done = holdfast("send", "hello", "-o", form, agent=agent)
     assert done.exit == 0
     told = [line for line in done.err.splitlines() if not line.startswith("Task ID: ")]
-    why = f"HTTP 503 Service Unavailable (agent {AGENT}{where}); trying again in "
+    why = f"HTTP 503 Service Unavailable (agent {AGENT}{where}); retrying in "
     why = f"Warning: {operation}: {why}"
     assert [re.sub(r"[23](\.\d)?s", "2s", line) for line in told] == [
         f"{why}2s{count}" for count in counts
     ]
-    assert "trying again" not in done.out
+    assert "retrying" not in done.out
     if form == "json":
         assert done.json["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -491,7 +491,7 @@ def test_wait_before_a_retry_is_as_long_as_reported():
     agent = FakeAgent()
     agent.inject(Respond(status=429, headers={"retry-after": "40"}), on="SendMessage")
     done = holdfast("send", "hello", agent=agent)
-    told = float(re.search(r"trying again in ([\d.]+)s \(attempt 2 of 4\)", done.err)[1])
+    told = float(re.search(r"retrying in ([\d.]+)s \(attempt 2 of 4\)", done.err)[1])
     (sent_at,) = (call.at for call in agent.calls("SendMessage"))
     waited = sent_at - agent.received[0].at  # since the card was fetched, which took no time
     assert told - 0.1 <= waited <= told
@@ -615,7 +615,7 @@ def test_what_certainly_did_not_run_is_tried_again():
     agent.inject(rate_limited(retry_after=30), on="SendMessage")
     done = holdfast("send", "hello", agent=agent)
     assert done.exit == 0
-    assert done.err.count("trying again") == 1
+    assert done.err.count("retrying") == 1
     assert done.last_word == ""
 
 
@@ -1133,6 +1133,15 @@ def test_an_artifact_that_looks_like_a_field_hides_nothing():
     assert "Text:\nTask ID: task-1\n\n" in done.out
 
 
+def test_an_address_of_a_web_server_is_reported_with_the_option_to_check():
+    agent = FakeAgent()
+    agent.inject(Respond(status=501), on="SendMessage")
+    words = ["-e", f"{AGENT}/rpc", "--transport", "jsonrpc"]
+    done = holdfast("send", "hello", *words, card=None, agent=agent)
+    assert done.exit == 1
+    assert "Hint: check the path of --endpoint; " in done.err
+
+
 def test_verbose_shows_what_else_there_is():
     artifact = Artifact(
         artifact_id="a1",
@@ -1275,7 +1284,7 @@ def test_each_example_of_the_help_is_a_valid_command_line():
             tokens = shlex.split(command.partition("|")[0])
             named, ctx = app, click.Context(app, info_name="holdfast", obj=CliEnvironment())
             while isinstance(named, click.Group):
-                named = named.get_command(ctx, tokens.pop(0))
+                _, named, tokens = named.resolve_command(ctx, tokens)
             named.make_context(named.name, tokens, parent=ctx, resilient_parsing=False)
             checked += 1
     assert checked > 25

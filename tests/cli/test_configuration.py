@@ -80,6 +80,14 @@ def test_flag_beats_environment_beats_local_beats_global_beats_default(run, loca
     assert shown(run("config", "show", "-o", "json"))["timeout"] == ("15m", "default", None)
 
 
+def test_a_default_that_depends_on_the_command_is_shown_in_words(run):
+    assert shown(run("config", "show", "-o", "json"))["wait"] == (None, "default", None)
+    lines = run("config", "show").out.splitlines()
+    assert "wait: (true, except of task get) [default]" in lines
+    assert "transport: (the card's order) [default]" in lines
+    assert "async: false [default]" in lines
+
+
 def test_the_value_that_is_shown_is_the_one_that_counts(run, local, shared):
     write(shared, "A2ACLI_TIMEOUT=11s\n")
     write(local, "A2ACLI_POLL_INTERVAL=3s\n")

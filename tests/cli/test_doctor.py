@@ -426,20 +426,24 @@ def test_what_is_not_measured_is_reported_in_words_by_its_reason():
         Finding("recording.task", "not measured", "no message"),
         Finding("list.time", "not measured", "a proxy", about="other"),
         Finding("tls.version", "not measured", "a proxy"),
+        columns=100,
     ) == [
         "Address: x",
         "Not measured:",
-        "  whether streams begin, and whether a task keeps its message: no message",
-        "  the list of tasks by time, and TLS: a proxy",
+        "  whether streams begin, and whether a task keeps its message (2 checks): no message",
+        "  the list of tasks by time, and TLS (3 checks): a proxy",
         "",
-        "Result: 0 problems, 5 not measured",
+        "Result: 0 problems, 5 checks not measured",
     ]
 
 
 def test_checks_that_belong_together_are_reported_together():
     done = holdfast("doctor")
 
-    assert "  streams, subscriptions, and messages: no test message was passed\n" in done.out
+    assert (
+        "  streams, subscriptions, and messages (11 checks): no test message was passed\n"
+        in done.out
+    )
     unmeasured = done.out.partition("Not measured:\n")[2].partition("\n\n")[0]
     assert not re.search(r"[a-z]\.[a-z]", unmeasured)
 
@@ -474,7 +478,7 @@ def test_problems_and_warnings_of_a_long_report_are_reported_again_at_its_end():
     assert last[3].startswith(" " * 11 + "word")
     assert last[3].endswith(" …")
     assert last[4:] == [
-        "  warning  odd", "", "Result: 3 problems, 1 warning, 30 ok, 1 not measured",
+        "  warning  odd", "", "Result: 3 problems, 1 warning, 30 ok, 1 check not measured",
     ]  # fmt: skip
     assert max(map(len, lines)) <= 80
 
@@ -496,8 +500,8 @@ def test_lines_about_an_interface_name_its_binding_and_version():
     assert lines.count("  warning  JSONRPC 1.0: odd") == 2  # and again at the end
     assert lines.count("  warning  JSONRPC 0.3: odd") == 2
     assert lines[lines.index("Messages:") + 1] == "  ok       JSONRPC 1.0: a task"
-    assert "  the list of tasks by time (JSONRPC 0.3): a proxy" in lines
-    assert "  the list of tasks by time (JSONRPC 1.0): a proxy" in lines
+    assert "  the list of tasks by time (JSONRPC 0.3; 1 check): a proxy" in lines
+    assert "  the list of tasks by time (JSONRPC 1.0; 1 check): a proxy" in lines
 
 
 def test_problems_on_one_screen_are_reported_once():

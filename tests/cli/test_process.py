@@ -53,6 +53,22 @@ def test_an_interruption_is_quiet_and_keeps_the_task(form):
     assert agent.calls("CancelTask") == []
 
 
+def test_an_interrupted_resume_says_how_to_continue(tmp_path):
+    agent = FakeAgent(lambda _: works_forever())
+    journal = ["--journal", str(tmp_path / "calls.db")]
+    with served(agent) as url:
+        with start("send", "hello", *journal, "-a", url) as process:
+            assert process.stdout.readline() == "Task ID: task-1\n"
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=BOUND)
+        with start("resume", *journal, "--debug") as process:
+            assert process.stderr.readline().startswith("Debug: ")
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 143
+    assert "Hint: the same command again resumes the calls without an outcome\n" in err
+
+
 def test_an_interruption_before_the_card_arrives_says_that_nothing_was_sent():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(BOUND)

@@ -109,6 +109,9 @@ def test_call_with_unknown_outcome_names_where_it_was_searched(left):
     assert "; searched: " in done.out
     assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.out
     assert "Error: 1 of 1 calls to http://agent.test have no answer\n" in done.err
+    command = f"holdfast resume --journal {left.path} --dismiss m1"
+    assert f"as the call stays pending; to end it: {command}" in done.out
+    assert "Outcome: unknown\n" in left.resume("--list", agent=agent).out
     assert agent.executions == {}
 
 
@@ -117,7 +120,7 @@ def test_call_whose_task_the_agent_lost_names_the_command_that_ends_it(left):
     done = left.resume(agent=FakeAgent())
 
     assert done.exit == 1
-    command = f"holdfast resume --journal {left.path} --forget m1"
+    command = f"holdfast resume --journal {left.path} --dismiss m1"
     assert "Hint: the agent no longer knows the task" in done.out
     assert command in done.out
     assert holdfast(*shlex.split(command)[1:]).exit == 0
@@ -214,32 +217,32 @@ def test_credentials_go_to_the_agent_that_is_named(left, words):
     assert left.resume("--list", *words, card=None, agent=agent).exit == 0
 
 
-def test_a_call_is_forgotten(left):
+def test_a_call_is_dismissed(left):
     left.add("m1")
     left.add("m2")
     agent = FakeAgent()
-    done = left.resume("--forget", "m1", "-o", "json", card=None, agent=agent)
+    done = left.resume("--dismiss", "m1", "-o", "json", card=None, agent=agent)
 
     assert done.exit == 0
-    assert (done.json["messageId"], done.json["forgotten"]) == ("m1", True)
+    assert (done.json["messageId"], done.json["dismissed"]) == ("m1", True)
     assert [one["messageId"] for one in documents(left.resume("--list", "-o", "json"))] == ["m2"]
 
-    again = left.resume("--forget", "m1", agent=agent)
+    again = left.resume("--dismiss", "m1", agent=agent)
     assert again.exit == 1
     assert "no call of message m1 is pending in" in again.err
     assert "\nHint: holdfast resume --list --journal " in again.err
 
 
-def test_a_call_that_is_held_is_not_forgotten(left):
+def test_a_call_that_is_held_is_not_dismissed(left):
     left.add("m1", lease=LONG)
-    done = left.resume("--forget", "m1")
+    done = left.resume("--dismiss", "m1")
 
     assert done.exit == 1
     assert "the call of message m1 is held by another client, or by one that crashed" in done.err
     assert "check --journal" not in done.err
 
 
-def test_call_that_ends_while_it_is_forgotten_is_reported(left):
+def test_call_that_ends_while_it_is_dismissed_is_reported(left):
     left.add("m1")
 
     def engine(*, verify):
@@ -251,7 +254,7 @@ def test_call_that_ends_while_it_is_forgotten_is_reported(left):
         await journal.update("m1", 1, RecordUpdate(outcome="answered"))
         await journal.close()
 
-    done = left.resume("--forget", "m1", engine=engine)
+    done = left.resume("--dismiss", "m1", engine=engine)
 
     assert done.exit == 1
     assert "Error: the call of message m1 has finished in the meantime\n" in done.err
@@ -295,7 +298,7 @@ def test_call_that_another_client_holds_is_named_and_skipped(left):
     assert agent.calls("GetTask") == []
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("answered", 0), ("unknown", 1)])
+@pytest.mark.parametrize(("outcome", "code"), [("answered", 0), ("refused", 1)])
 def test_call_that_another_client_finishes_is_named_and_skipped(left, outcome, code):
     agent = FakeAgent()
     done = held(left, agent, is_alive=True, outcome=outcome)
@@ -329,7 +332,7 @@ def test_a_journal_that_cannot_be_used_is_reported(left, content, told):
     assert left.path.exists() == (content is not None)
 
 
-@pytest.mark.parametrize("words", [[], ["--list"], ["--forget", "m1"]])
+@pytest.mark.parametrize("words", [[], ["--list"], ["--dismiss", "m1"]])
 def test_a_missing_journal_is_named_with_what_creates_one_and_is_not_created(
     tmp_path, monkeypatch, words
 ):
@@ -338,7 +341,7 @@ def test_a_missing_journal_is_named_with_what_creates_one_and_is_not_created(
 
     assert (done.exit, done.out) == (1, "")
     assert f"Error: the journal {tmp_path / 'nope.db'} does not exist\n" in done.err
-    assert "Hint: check the path; a journal is created by holdfast run --journal FILE" in done.err
+    assert "Hint: check the path; a journal is created by holdfast run or send with" in done.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -387,9 +390,9 @@ def test_resume_of_one_agent_names_the_agents_that_others_are_pending_to(left, w
     assert many.err.endswith(", http://a3.test and 2 more\n")
 
 
-def test_forgetting_a_call_of_another_agent_names_that_agent(left):
+def test_dismissing_a_call_of_another_agent_names_that_agent(left):
     left.add("m1", agent=OTHER)
-    done = left.resume("--forget", "m1")
+    done = left.resume("--dismiss", "m1")
 
     assert done.exit == 1
     assert "no call of message m1 to http://agent.test is pending in " in done.err
@@ -410,13 +413,17 @@ def test_an_agent_of_the_settings_does_not_limit_which_calls_are_resumed(left, t
     done = left.resume("-o", "json", **chosen)
     left.add("m3", agent=OTHER)
     left.add("m4", agent=OTHER)
-    left.resume("--forget", "m3", **chosen)
+    left.resume("--dismiss", "m3", **chosen)
 
     assert {one["messageId"] for one in documents(listed)} == {"m1", "m2"}
     assert [one["messageId"] for one in documents(done) if "messageId" in one] == ["m1", "m2"]
     assert all(agent.calls("ListTasks") for agent in agents)
     rest = documents(left.resume("--list", "-o", "json", **chosen))
-    assert [one["messageId"] for one in rest] == ["m4"]
+    assert {one["messageId"]: one.get("outcome") for one in rest} == {
+        "m1": "unknown",
+        "m2": "unknown",
+        "m4": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -442,8 +449,8 @@ def test_credentials_beside_an_agent_of_the_settings_go_to_no_other(left, words,
     assert "s3cret" not in done.out + done.err
 
 
-def test_list_and_forget_contradict_each_other(left):
-    assert left.resume("--list", "--forget", "m1").exit == 2
+def test_list_and_dismiss_contradict_each_other(left):
+    assert left.resume("--list", "--dismiss", "m1").exit == 2
 
 
 def spoil(path):
@@ -474,7 +481,7 @@ def test_listing_writes_nothing(left):
     assert [*left.path.parent.iterdir()] == [left.path]
 
 
-def test_a_journal_that_cannot_be_written_is_reported_where_a_call_is_to_be_forgotten(left):
+def test_a_journal_that_cannot_be_written_is_reported_where_a_call_is_to_be_dismissed(left):
     left.add("m1")
 
     def engine(*, verify):
@@ -482,7 +489,7 @@ def test_a_journal_that_cannot_be_written_is_reported_where_a_call_is_to_be_forg
         left.path.mkdir()
         return FakeNetwork(FakeAgent())
 
-    done = left.resume("--forget", "m1", "-o", "json", engine=engine)
+    done = left.resume("--dismiss", "m1", "-o", "json", engine=engine)
 
     assert done.exit == 1
     assert done.error["code"] == "HOLDFAST_ERR_JOURNAL"

@@ -112,6 +112,46 @@ def test_a_failed_task_is_an_answer_and_the_first_one_comes_with_its_reason(tmp_
     assert f"Warning: line 1: {reason}; 2 more failed: lines 2, 3\n" in done.err
 
 
+def test_a_later_run_writes_the_answer_of_a_line_whose_task_asked_a_question(tmp_path):
+    def behave(turn):
+        if turn.message.text == "Friday":
+            return completes("booked")
+        return asks("Which day?") if turn.message.text.startswith("ask") else completes("done")
+
+    runs = Runs(tmp_path, FakeAgent(behave))
+    done = runs("--concurrency", "1", lines=["ask 1", "work", "ask 2"])
+    task_id = runs.results[0]["task"]["id"]
+    waits = f"Warning: line 1: task {task_id} waits for your answer (TASK_STATE_INPUT_REQUIRED)"
+    assert f"{waits}; 1 more wait for input or authorization: line 3\n" in done.err
+    assert f"Hint: holdfast send --task-id {task_id} '<reply>' --agent-card" in done.err
+    assert holdfast("send", "--task-id", task_id, "Friday", agent=runs.agent).exit == 0
+
+    runs.agent.inject(Respond(status=403), on="GetTask", times=2)
+    assert runs().exit == 1  # an error does not replace a question
+    assert states_of(runs) == {1: "INPUT_REQUIRED", 2: "COMPLETED", 3: "INPUT_REQUIRED"}
+
+    later = runs()
+    assert later.exit == 0
+    waiting = "1 waiting for input or authorization"
+    assert f"Summary: 1 completed, {waiting}, 1 done by an earlier run\n" in later.err
+    assert states_of(runs) == {1: "COMPLETED", 2: "COMPLETED", 3: "INPUT_REQUIRED"}
+    assert len(runs.agent.executions) == 4
+
+    runs.journal.unlink()  # without a record, the message would be sent again
+    assert f"Summary: 0 completed, {waiting}, 2 done by" in runs().err
+    assert states_of(runs) == {1: "COMPLETED", 2: "COMPLETED", 3: "INPUT_REQUIRED"}
+    assert len(runs.agent.executions) == 4
+
+
+def states_of(runs):
+    """The state of each line, which has one result."""
+    assert len({one["line"] for one in runs.results}) == len(runs.results)
+    prefix = "TASK_STATE_"
+    return {
+        one["line"]: one["task"]["status"]["state"].removeprefix(prefix) for one in runs.results
+    }
+
+
 def test_timeout_of_a_task_that_waits_for_an_authorization_says_so(tmp_path):
     runs = Runs(tmp_path, FakeAgent(lambda _: needs_auth("Log in.")))
     done = runs("--timeout", "5s", lines=["a"])
@@ -127,7 +167,7 @@ def test_the_summary_is_a_document_where_standard_output_is_free(runs):
     assert done.json == {
         "run": {
             "runId": "r", "completed": 2, "failed": 0, "waiting": 0, "errors": 0,
-            "notSent": 0, "earlier": 0, "skipped": 0, "left": 0,
+            "notSent": 0, "earlier": 0, "elsewhere": 0, "skipped": 0, "left": 0,
         }
     }  # fmt: skip
 
@@ -159,6 +199,7 @@ BAD = {
     b"[1, 2]": "it is a JSON array",
     b'{"id": true, "text": "a"}': "its id is neither a string nor an integer",
     b'{"id": "\\ud800", "text": "a"}': "its id is not UTF-8",
+    b'{"id": "a\\nb", "text": "a"}': "its id cannot be a key: key must not contain control",
     b'{"text": 5}': "its text is no text",
     b'{"message": "hi"}': "its message is no object",
     b'{"id": "a", "text": "hi", "bogus": 1}': (
@@ -586,17 +627,17 @@ def test_lines_whose_ids_are_taken_do_not_end_the_sending(runs):
     assert "cannot be reached" not in done.err
 
 
-def test_forgotten_call_is_reported_and_not_sent_again(tmp_path):
+def test_dismissed_call_is_reported_and_not_sent_again(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     runs("--grace", "0", lines=["a"], stops=[5])
     (message_id,) = runs.agent.executions
-    holdfast("resume", "--journal", str(runs.journal), "--forget", message_id, agent=runs.agent)
+    holdfast("resume", "--journal", str(runs.journal), "--dismiss", message_id, agent=runs.agent)
     done = runs("--retry-errors")
 
     assert done.exit == 1
     (result,) = runs.results
     assert (result["executed"], result["error"]["code"]) == (None, "HOLDFAST_ERR_CALL_ENDED")
-    assert "forgotten" in result["error"]["message"]
+    assert "dismissed" in result["error"]["message"]
     assert runs.sent == 1
 
 
@@ -653,6 +694,15 @@ def test_unknown_message_is_sent_again_under_another_id(runs):
     assert runs("--run-id", "r", "--retry-errors").exit == 1
     assert runs("--run-id", "r-again", "--retry-errors").exit == 0
     assert runs.texts == {1: "A"}
+
+
+def test_unknown_message_of_an_earlier_run_is_sent_again_if_the_user_allows_it(runs):
+    runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
+    assert runs(lines=["a"]).exit == 1
+    assert runs("--retry-errors", "--on-unknown", "resend").exit == 0
+
+    assert runs.texts == {1: "A"}
+    assert len(runs.agent.executions) == 1
 
 
 def test_lines_still_in_flight_are_awaited_again(tmp_path):

@@ -95,7 +95,7 @@ def test_when_it_is_tried_again(run, place, form):
     agent.inject(busy, on="GetTask", times=2)
     words = ["task", "get", "t", "--transport", "HTTP+JSON"]
     done = run(place, *words, form=form, agent=agent)
-    assert done.exit in {2, 3} or "trying again" in done.err
+    assert done.exit in {2, 3} or "retrying" in done.err
 
 
 @EVERY_PLACE

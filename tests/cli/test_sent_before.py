@@ -8,23 +8,23 @@ from holdfast.testing import Delay, FakeAgent, Reset, Stall
 
 
 @pytest.mark.parametrize("has_task", [True, False])
-def test_a_line_whose_call_was_forgotten_has_no_answer(tmp_path, has_task):
+def test_a_line_whose_call_was_dismissed_has_no_answer(tmp_path, has_task):
     runs = Runs(tmp_path, echo(after=100))
     if not has_task:
         runs.agent.inject(Stall(), on="SendStreamingMessage")
     assert runs("--grace", "0", lines=["a"], stops=[5]).exit == 130
     listed = holdfast("resume", "--list", "--journal", str(runs.journal), "-o", "json")
-    forgotten = holdfast(
-        "resume", "--forget", listed.json["messageId"], "--journal", str(runs.journal),
+    dismissed = holdfast(
+        "resume", "--dismiss", listed.json["messageId"], "--journal", str(runs.journal),
         agent=runs.agent,
     )  # fmt: skip
     done = runs()
 
-    assert forgotten.exit == 0
+    assert dismissed.exit == 0
     assert done.exit == 1
     (result,) = runs.results
     assert result["error"]["code"] == "HOLDFAST_ERR_CALL_ENDED"
-    assert "forgotten with holdfast resume --forget" in result["error"]["message"]
+    assert "dismissed with holdfast resume --dismiss" in result["error"]["message"]
     assert "1 without an answer" in done.err
 
 

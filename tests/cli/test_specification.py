@@ -1504,7 +1504,7 @@ def test_default_001_transport_security_tls_on():
     "shown",
     [
         "default: the card's order",
-        "the default, except of task get",
+        "A2ACLI_WAIT; default: true]",
         "default: text",
         "default: the card's newest",
         "default: 15m",
@@ -1902,12 +1902,12 @@ def test_demo_server_001_a_server_to_practise_with_is_an_agent_over_sockets():
         asked = holdfast("send", "ask who?", **agent)
         assert asked.field("State") == "TASK_STATE_INPUT_REQUIRED"
         server.send_signal(signal.SIGINT)
-        assert server.wait(BOUND) == 0
+        assert server.wait(BOUND) == 130
 
 
 def test_demo_server_001_an_agent_to_practise_with():
     served = holdfast("server", "--port", "0", card=None, on_sockets=True, stops=[0.01])
-    assert (served.exit, served.err) == (0, "")
+    assert (served.exit, served.err) == (130, "")
     assert "holdfast send -a http://127.0.0.1:" in served.out
 
     demo = Fake(DemoAgent((), log=lambda _line: None))

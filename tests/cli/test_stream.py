@@ -172,6 +172,18 @@ def test_verbose_tells_of_types_and_of_what_belongs_to_a_part():
     assert "Updated: 2026" in done.out
 
 
+@pytest.mark.parametrize("flags", [[], ["--stream"]])
+def test_verbose_shows_text_of_many_chunks_as_one_text(flags):
+    steps = [
+        artifact(Part(text=word, media_type="text/plain", metadata={"n": 1}), append=n > 0)
+        for n, word in enumerate(("Once ", "upon ", "a time"))
+    ]
+    agent = FakeAgent(plan(*steps), streaming=True)
+    done = holdfast("send", "hello", "--verbose", *flags, agent=agent)
+    assert "Media type: text/plain\nText:\nOnce upon a time\n\nPart metadata:\n" in done.out
+    assert done.out.count("Part metadata:") == 1
+
+
 def test_the_whole_task_at_the_end_repeats_nothing():
     done = follow(streams("one", " two"), streaming=Streaming(final_task=True))
     assert done.out.count("one") == 1

@@ -26,6 +26,7 @@ from holdfast._arguments import check_url
 from holdfast._client.settings import check_connect_options
 from holdfast._model.addresses import is_http_address
 from holdfast.extend import Endpoints, Interceptor
+from holdfast.observe import AttemptStarted, RequestFinished
 from holdfast.protocol import GET_TASK
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
 from holdfast.types import AgentExtension, AgentInterface, GetTaskRequest
@@ -235,8 +236,8 @@ async def test_an_option_that_is_none_is_named_before_anything_is_sent(operation
     ("call", "told"),
     [
         (
-            lambda c: c.list_tasks(page_size=0),
-            "'page_size' .*; there are context_id, status, limit",
+            lambda c: c.list_tasks(per_window=0),
+            "'per_window' .*; there are context_id, status, limit",
         ),
         (lambda c: c.list_tasks(page_tokn=""), "did you mean 'page_token'"),
         (
@@ -408,7 +409,9 @@ def test_options_may_be_any_iterable():
         await client.ask("one")
         before = len(told)
         await client.ask("two")
-        assert before == len(told) - before + 1  # the card is fetched once
+        fetched = [type(seen) for seen in told if getattr(seen, "operation", "") == "GetAgentCard"]
+        assert fetched == [AttemptStarted, RequestFinished]
+        assert before == len(told) - before + len(fetched)
 
     run(main())
 

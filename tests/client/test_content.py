@@ -116,7 +116,7 @@ def test_a_dict_that_is_not_a_message_names_the_member(content, named):
 def test_a_message_keeps_its_members():
     own = Message(
         message_id="own",
-        role=Role.AGENT,
+        role=Role.USER,
         parts=(HI,),
         task_id="t",
         context_id="c",

@@ -298,7 +298,8 @@ async def test_a_failing_hook_leaves_the_task_to_be_continued(streaming, binding
     agent = scripted(asks("Which one?"), completes("done"))
     chat = connected(FakeAgent(agent, streaming=streaming), binding).conversation(on_input=fail)
 
-    expected = "task task-1 still waits for input: the hook failed: KeyError: 'no idea'"
+    failed = r"the input handler \(on_input\) failed: KeyError: 'no idea'"
+    expected = f"task task-1 still waits for input: {failed}"
     with pytest.raises(TaskInputRequiredError, match=expected) as caught:
         await chat.ask("A pizza")
 
@@ -316,7 +317,7 @@ async def test_an_invalid_reply_leaves_the_task_to_be_continued(reply, binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding).conversation(on_input=lambda _: reply)
 
-    failed = r"task-1 still .* the hook failed: "
+    failed = r"task-1 still .* the input handler \(on_input\) failed: "
     with pytest.raises(TaskInputRequiredError, match=failed) as caught:
         await chat.ask("A pizza")
 
@@ -334,7 +335,7 @@ async def test_a_hook_exception_without_text_leaves_no_dangling_colon():
         with pytest.raises(TaskInputRequiredError) as caught:
             await client.conversation(on_input=hook).ask("Book a table.")
 
-    assert "the hook failed: EOFError (agent" in str(caught.value)
+    assert "the input handler (on_input) failed: EOFError (agent" in str(caught.value)
 
 
 @both_bindings
@@ -345,7 +346,8 @@ async def test_a_hook_timeout_leaves_the_task_to_be_continued(binding):
     agent = scripted(asks("Which one?"), completes("done"))
     chat = connected(FakeAgent(agent), binding).conversation(on_input=sleep, input_timeout=60)
 
-    expected = "still waits for input: the hook did not reply within the input timeout of 60 s"
+    late = r"the input handler \(on_input\) did not reply within the input timeout of 60 s"
+    expected = f"still waits for input: {late}"
     with pytest.raises(TaskInputRequiredError, match=expected) as caught:
         await chat.ask("A pizza")
 
@@ -483,7 +485,7 @@ async def test_a_hook_that_ignores_cancellation_blocks_nothing(binding, caplog):
 
     assert now() == 61  # it had a second to end
     assert [r.getMessage() for r in caplog.records] == [
-        "a hook continues although it was cancelled"
+        "the input handler (on_input) continues although it was cancelled"
     ]
     assert (await chat.ask("Margherita")).text == "done"
     woken.set()
@@ -536,7 +538,9 @@ async def test_a_reply_to_another_task_is_refused(names, binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding).conversation(on_input=lambda _: other_reply)
 
-    with pytest.raises(TaskInputRequiredError, match=r"the hook failed: ValueError: .*-9"):
+    with pytest.raises(
+        TaskInputRequiredError, match=r"the input handler \(on_input\) failed: ValueError: .*-9"
+    ):
         await chat.ask("A pizza")
     assert (await chat.ask("Margherita")).text == "done"
 
@@ -546,7 +550,7 @@ async def test_max_turns_zero_leaves_questions_to_the_caller(binding):
     client = connected(FakeAgent(lambda _: asks("Really?")), binding)
 
     assert (await client.conversation(max_turns=0).ask("Go")).question == "Really?"
-    with pytest.raises(TaskInputRequiredError, match=r"no hook may reply \(max_turns=0\)"):
+    with pytest.raises(TaskInputRequiredError, match=r"no handler may reply \(max_turns=0\)"):
         await client.conversation(max_turns=0, on_input=lambda _: "yes").ask("Go")
 
 
@@ -666,7 +670,8 @@ async def test_an_unsent_reply_is_reported_and_the_first_message_was_executed(st
     with pytest.raises(A2AConnectionError, match=expected) as caught:
         await chat.ask("A pizza")
 
-    assert caught.value.executed is True
+    error = caught.value
+    assert (error.executed, error.transient, error.task_id) == (True, False, "task-1")
     assert (await chat.ask("Margherita")).text == "done"
     assert agent.messages[1] == ("Margherita", "task-1", chat.context_id)
 
@@ -784,7 +789,8 @@ async def test_wait_requests_an_unsent_reply_from_its_hook_again(binding):
 
     def reply(_):
         questions.append(now())
-        fake.inject(Refuse(), on="SendStreamingMessage", times=4 * (len(questions) == 1))
+        if len(questions) == 1:
+            fake.inject(Refuse(), on="SendStreamingMessage", times=4)
         return "Margherita"
 
     chat = connected(fake, binding).conversation(on_input=reply)

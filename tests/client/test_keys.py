@@ -6,11 +6,13 @@ import contextlib
 import pytest
 
 from holdfast import (
+    A2AConnectionError,
     Coordinator,
     DeadlineExceededError,
     Message,
     OutcomeUnknownError,
     Part,
+    Resilience,
     Role,
     SqliteJournal,
     TaskFailedError,
@@ -23,6 +25,7 @@ from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
     Refuse,
+    Stall,
     asks,
     completes,
     fails,
@@ -226,6 +229,33 @@ async def test_a_cancelled_call_is_resumed_without_sending(client):
     assert len(agent.calls(SEND)) == 1
 
 
+async def test_a_message_that_was_refused_twice_is_not_pending(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Refuse(), on=SEND, times=2)
+    message = Message(message_id="m-1", role=Role.USER, parts=[Part(text="How far?")])
+    async with client(agent, resilience=Resilience.off()) as process:
+        for _ in range(2):
+            with pytest.raises(A2AConnectionError, match="refused"):
+                await process.ask(message, key="moon")
+        assert await process.pending() == []
+        assert (await process.ask(message, key="moon")).text == "42"
+
+
+async def test_send_message_returns_immediately_each_time(path, client):
+    agent = FakeAgent(completes("42", after=600))
+    await crashed_after(1, client, agent, key="crashed", path=path)
+    async with client(agent) as process:
+        asking = asyncio.create_task(process.ask("How far?", key="held"))
+        await asyncio.sleep(1)
+        for key in ("held", "crashed", "crashed", "new", "new"):
+            raw = await process.send_message("How far?", key=key, return_immediately=True)
+            assert not raw.state.is_settled
+        assert asyncio.get_running_loop().time() < 60
+        assert (await asking).text == "42"
+
+    assert len(agent.executions) == 3
+
+
 async def test_an_unknown_outcome_is_reported_again(client):
     agent = FakeAgent(completes("42"))
     agent.inject(Cut(), on=SEND)
@@ -237,6 +267,122 @@ async def test_an_unknown_outcome_is_reported_again(client):
 
     assert caught.value.executed is None
     assert len(agent.calls(SEND)) == 1
+
+
+# ── Unknown outcomes ─────────────────────────────────────────────────────────────────────────
+
+
+async def unknown_outcome(client):
+    """Return an agent and the id of a message for the key "moon" that did not reach it."""
+    agent = FakeAgent(completes("42"))
+    agent.inject(Stall(after_execution=False), on=SEND)
+    async with client(agent) as process:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await process.ask("How far?", key="moon")
+    return agent, caught.value.message_id
+
+
+async def test_an_unknown_outcome_is_offered_until_it_is_dismissed(client):
+    agent, message_id = await unknown_outcome(client)
+    async with client(agent) as process:
+        for _ in range(2):
+            (call,) = await process.pending()
+            assert (call.message_id, call.is_unknown, call.is_held) == (message_id, True, False)
+            (outcome,) = [outcome async for outcome in process.resume_pending()]
+            assert isinstance(outcome.error, OutcomeUnknownError)
+            assert outcome.duration < 5  # one search: an earlier one was repeated
+        await call.dismiss()
+        assert await process.pending() == []
+        with pytest.raises(CallEndedError, match="dismissed, so it has no answer"):
+            await process.ask("How far?", key="moon", on_unknown="resend")
+
+    assert agent.executions == {}
+
+
+@pytest.mark.parametrize("choice", ["resend", "resend_if_absent"])
+@pytest.mark.parametrize("raw", [False, True])
+async def test_a_caller_may_send_a_message_with_an_unknown_outcome_again(client, choice, raw):
+    agent, message_id = await unknown_outcome(client)
+    async with client(agent) as process:
+        for _ in range(2):
+            if raw:
+                text = (await process.send_message("How far?", key="moon", on_unknown=choice)).text
+            else:
+                text = (await process.ask("How far?", key="moon", on_unknown=choice)).text
+            assert text == "42"
+        assert await process.pending() == []
+
+    assert [*agent.executions] == [message_id]
+
+
+async def test_a_task_that_appeared_later_is_found_in_place_of_a_resend(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Cut(), on=SEND)
+    async with client(agent, on_unknown="raise") as process:
+        with pytest.raises(OutcomeUnknownError):
+            await process.ask("How far?", key="moon")
+        assert (await process.ask("How far?", key="moon", on_unknown="resend")).text == "42"
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_resend_that_is_refused_leaves_the_outcome_unknown(client):
+    agent, _ = await unknown_outcome(client)
+    agent.inject(Refuse(), on=SEND, times=1)
+    async with client(agent, resilience=Resilience.off()) as process:
+        with pytest.raises(OutcomeUnknownError, match="It was sent once, and could not be sent"):
+            await process.ask("How far?", key="moon", on_unknown="resend")
+        with pytest.raises(OutcomeUnknownError, match="as an earlier call of its key"):
+            await process.ask("How far?", key="moon")
+        assert [call.is_unknown for call in await process.pending()] == [True]
+
+
+async def test_callers_that_resend_at_once_send_one_message(client):
+    agent, message_id = await unknown_outcome(client)
+    async with client(agent) as process, client(agent) as other:
+        answers = await asyncio.gather(
+            *(
+                caller.ask("How far?", key="moon", on_unknown="resend")
+                for caller in (process, other, process)
+            ),
+        )
+
+    assert {answer.text for answer in answers} == {"42"}
+    assert [*agent.executions] == [message_id]
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_message_of_a_crashed_process_is_sent_again_if_its_caller_allows_it(path, client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Stall(after_execution=False), on=SEND)
+    await crashed_after(1, client, agent, key="moon", path=path)
+    async with client(agent, on_unknown="resend_if_absent") as process:
+        assert (await process.ask("How far?", key="moon")).text == "42"
+
+    assert len(agent.executions) == 1
+
+
+async def test_a_message_in_its_own_context_is_sent_again_in_that_context(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Stall(after_execution=False), on=SEND)
+    async with client(agent, context_ids="client") as process:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await process.ask("How far?", key="moon")
+        answer = await process.ask("How far?", key="moon", on_unknown="resend")
+
+    assert answer.task.context_id == caught.value.context_id
+
+
+async def test_a_run_sends_messages_with_unknown_outcomes_again_if_its_caller_allows_it(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Stall(after_execution=False), on=SEND)
+    async with client(agent) as process:
+        for choice, error in (("reconcile", OutcomeUnknownError), ("resend", type(None))):
+            run = process.run(["How far?"], run_id="night", on_unknown=choice)
+            (result,) = [result async for result in run]
+            assert isinstance(result.error, error)
+
+    assert len(agent.executions) == 1
 
 
 # ── Wrong uses ───────────────────────────────────────────────────────────────────────────────
@@ -295,15 +441,19 @@ async def test_a_message_id_that_was_recorded_without_the_key_is_refused(client)
         ("x" * 513, ValueError, "key must have at most 512 characters, not 513"),
         ("a\nb", ValueError, r"key must not contain control characters; it has '\\n'"),
         (17, TypeError, "key must be a string, not int"),
+        ("a\ud800", ValueError, "key has an unpaired surrogate"),
     ],
 )
 async def test_a_key_that_is_not_valid_is_refused(client, key, error, why):
     agent = FakeAgent(completes("42"))
     async with client(agent) as process:
+        for use in (process.ask, process.send_message, process.conversation().ask):
+            with pytest.raises(error, match=why):
+                await use("How far?", key=key)
         with pytest.raises(error, match=why):
-            await process.ask("How far?", key=key)
+            process.stream_message("How far?", key=key)
 
-    assert agent.calls(SEND) == []
+    assert agent.calls(SEND) == agent.calls("SendMessage") == []
 
 
 async def test_a_key_needs_a_journal():
@@ -312,6 +462,9 @@ async def test_a_key_needs_a_journal():
         for use in (process.ask, process.send_message, process.conversation().ask):
             with pytest.raises(ValueError, match="key= needs a journal"):
                 await use("How far?", key="moon")
+    async with Coordinator([agent.url], engine=FakeNetwork(agent)) as coordinator:
+        with pytest.raises(ValueError, match=r"pass one as .* or Coordinator\(…, journal=…\)"):
+            await coordinator.delegate(agent.url, "How far?", key="moon")
 
 
 async def test_a_key_and_tools_are_refused(client):
@@ -335,6 +488,8 @@ async def test_a_fan_out_has_a_key_for_each_agent(path):
             assert (await coordinator.delegate("a", "How far?", key="moon/a")).answer.text == "a"
             with pytest.raises(ValueError, match="no agent may occur more than once"):
                 coordinator.fan_out([("a", "x"), ("a", "y")], key="pairs")
+            with pytest.raises(ValueError, match="at most 510 characters, not 511: with a slash"):
+                coordinator.fan_out("How far?", key="x" * 511)
 
     assert [len(agent.calls(SEND)) for agent in agents.values()] == [1, 1]
 
@@ -370,4 +525,31 @@ async def test_a_key_is_kept_when_the_earlier_call_was_not_sent_after_all(path, 
     await journal.close()
 
     assert again.task_id == answer.task_id
+    assert len(agent.executions) == 1
+
+
+async def test_a_key_that_is_free_again_before_its_refusal_arrives_is_used(path, client):
+    class Lags(SqliteJournal):
+        is_first = True
+
+        async def find_label(self, label):  # the other process records its call just now
+            is_first, self.is_first = self.is_first, False
+            return None if is_first else await super().find_label(label)
+
+        async def begin(self, record):
+            try:
+                return await super().begin(record)
+            finally:
+                await asyncio.sleep(20)
+
+    agent, journal = FakeAgent(completes("42")), Lags(path)
+    agent.inject(Refuse(), on=SEND, times=4)
+    async with client(agent) as process, client(agent, journal=journal) as other:
+        first = asyncio.create_task(process.ask("How far?", key="moon"))
+        await asyncio.sleep(0.1)
+        assert (await other.ask("How far?", key="moon")).text == "42"
+        with pytest.raises(A2AConnectionError, match="refused"):
+            await first
+    await journal.close()
+
     assert len(agent.executions) == 1

@@ -8,11 +8,14 @@ import holdfast
 from holdfast import (
     Client,
     Coordinator,
+    Message,
     Resilience,
     RetryPolicy,
+    Role,
     Timeouts,
     TlsConfig,
     connect,
+    text_part,
 )
 from holdfast.policies import BreakerPolicy, Limits
 from holdfast.testing import FakeAgent, FakeNetwork
@@ -20,6 +23,7 @@ from holdfast.testing import FakeAgent, FakeNetwork
 pytestmark = pytest.mark.filterwarnings("error")
 
 URL = "http://agent.test"
+AGENTS_MESSAGE = Message(role=Role.AGENT, parts=(text_part("hi"),))
 
 
 def connected(**options):
@@ -165,6 +169,58 @@ WRONG = {
     "a name of another module": (
         lambda: __import__("holdfast", fromlist=["ReconnectError"]),
         r"ImportError: cannot import name 'ReconnectError' .*; it is in holdfast\.errors",
+    ),
+    "conversation(input_time=)": (
+        lambda: connected().conversation(input_time=3),
+        "TypeError: 'input_time' is not an option of conversation; did you mean 'input_timeout'",
+    ),
+    "agent_card(time=), a coroutine": (
+        lambda: connected().agent_card(time=3),
+        "TypeError: 'time' is not an option of agent_card; did you mean 'timeout'",
+    ),
+    "AiohttpEngine(max_connection=)": (
+        lambda: holdfast.AiohttpEngine(max_connection=3),
+        "'max_connection' is not an option of AiohttpEngine; did you mean 'max_connections'",
+    ),
+    "list_tasks(page_size=)": (
+        lambda: connected().list_tasks(page_size=3),
+        "'page_size' is not an option of a call; did you mean 'limit'",
+    ),
+    "ClientConfig(httpx_client=)": (
+        lambda: holdfast.compat.ClientConfig(httpx_client=3),
+        "ClientConfig has no field 'httpx_client'; did you mean 'engine'",
+    ),
+    "ClientConfig(push_notification_config=)": (
+        lambda: holdfast.compat.ClientConfig(push_notification_config=3),
+        "no field 'push_notification_config'; did you mean 'push_notification_configs'",
+    ),
+    "create_from_url(signature_verifier=)": (
+        lambda: holdfast.compat.ClientFactory().create_from_url(URL, signature_verifier=print),
+        "'signature_verifier' is not an option of connect; did you mean 'card_verifier'",
+    ),
+    "TaskState(3)": (
+        lambda: holdfast.TaskState(3),
+        r"3 is not a valid TaskState: .*pass holdfast\.TaskState\(a2a\.types\.TaskState\.Name",
+    ),
+    "engine=FakeAgent": (
+        lambda: connect(URL, engine=FakeAgent()),
+        r"engine must be an HttpEngine, not FakeAgent; pass FakeNetwork\(agent\)",
+    ),
+    "a message of an agent": (
+        lambda: connected().ask(AGENTS_MESSAGE),
+        r"ValueError: the message has the role AGENT.*pass Role\.USER.*pass its parts",
+    ),
+    "a streamed message of an agent": (
+        lambda: connected().stream_message(AGENTS_MESSAGE.to_dict()),
+        "ValueError: the message has the role AGENT",
+    ),
+    "a message of an agent in a conversation": (
+        lambda: connected().conversation().ask(AGENTS_MESSAGE),
+        "ValueError: the message has the role AGENT",
+    ),
+    "a message of an agent for several": (
+        lambda: Coordinator({"a": URL}).delegate("a", AGENTS_MESSAGE),
+        "ValueError: the message has the role AGENT",
     ),
     "an attribute of another module": (
         lambda: holdfast.ReconnectError,

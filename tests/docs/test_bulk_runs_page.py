@@ -7,7 +7,7 @@ from tests.kit.pages import Page, execute
 
 import holdfast
 from holdfast import errors
-from holdfast.testing import FakeAgent, FakeNetwork, asks, completes, fails
+from holdfast.testing import FakeAgent, FakeNetwork, Respond, asks, completes, fails
 
 PAGE = Page("docs/howto/bulk-runs.md")
 
@@ -83,14 +83,28 @@ async def test_a_run_has_a_deadline(agent, seconds, expected):
 
 
 async def test_a_run_stops_at_an_error(agent):
-    await run("results.stop()", change=("until-an-error", "x"))
+    await run("until-an-error", change=("until-an-error", "x"))
 
     assert all(len(made) == 1 for made in agent.executions.values())
 
 
+async def test_a_run_stops_when_the_circuit_of_the_agent_is_open(agent):
+    agent.inject(Respond(status=503), on="SendStreamingMessage", times=1000)
+    printed = await run("until-an-outage", change=('["one", "two", "three"]', '["one"] * 200'))
+
+    assert any(isinstance(result, errors.CircuitOpenError) for _, result in printed)
+    assert len(printed) < 200
+
+
 def test_every_block_is_run():
     PAGE.check_complete(
-        "prompts", "answers.db", "Which day", "items", "results.stop()", "asyncio.timeout"
+        "prompts",
+        "answers.db",
+        "Which day",
+        "items",
+        "until-an-error",
+        "until-an-outage",
+        "asyncio.timeout",
     )
 
 

@@ -1,4 +1,4 @@
-"""What holds for every page: blocks of code fit the width of the site."""
+"""What holds for every page: blocks of code fit the width of the site and can be pasted."""
 
 from tests.kit.pages import ROOT, Page
 
@@ -17,6 +17,11 @@ def test_blocks_of_code_fit_the_width_of_the_site():
         if len(line) > WIDTH
     ]
     assert wide == []
+
+
+def test_blocks_can_be_pasted_unless_they_have_blank_lines_in_a_body():
+    for path in PAGES:
+        Page(path).check_pastes("\n\n  ")
 
 
 def test_glossary_is_complete():

@@ -217,7 +217,13 @@ async def a_factory_creates_from_a_card(written, world):
 @row("`factory.create_from_url(url)`, `create_client(url)`")
 async def a_card_is_fetched_with_the_first_call(written, world):
     fake, _ = await world.usual()
-    client = await written(factory=holdfast.compat.ClientFactory())
+    factory = holdfast.compat.ClientFactory()
+    client = await written(factory=factory)
+    assert [each.operation for each in fake.received] == ["GetAgentCard"]
+    await client.ask("hello")
+    assert fake.received[1].operation == "SendStreamingMessage"
+    fake.received.clear()
+    client = await written(factory=factory)
     assert fake.received == []
     await client.ask("hello")
     assert fake.received[0].operation == "GetAgentCard"
@@ -388,7 +394,10 @@ async def a_binding_of_ones_own_is_an_object(written, world):
     assert world.printed == [("384,400 km",), ("closed",)]
 
 
-@row("`new_text_message(text)`, before 1.0 `create_text_message_object(role, content)`")
+@row(
+    "`new_text_message(text, role=Role.ROLE_USER)`, before 1.0 "
+    "`create_text_message_object(role, content)`"
+)
 async def a_message_is_made_of_text(written, world):
     _, names = await world.usual(lambda turn: turn.message.text.upper())
     message = await written()
@@ -458,7 +467,7 @@ async def push_configurations_are_kept_at_the_agent(written, world):
     result = await written(config=config, **names)
     kept = (await agent.list_task_push_notification_configs(task.id)).configs
     if "list" in name:
-        assert result.configs == kept
+        assert result == kept
     assert [each.id for each in kept] == ([] if "delete" in name else ["news"])
     if "create" in name or "get_task_push" in name:
         assert (result.id, result.url) == ("news", "https://me.example/push")
@@ -506,9 +515,25 @@ async def a_context_goes_with_the_call(written, world):
     assert seen[-1].state == {"sessionId": "1"}
 
 
-@row("`ClientCallContext(timeout=…)`")
+@row("`ClientCallContext(timeout=…)` of a stream")
+async def a_stream_has_a_longest_wait_without_data(written, world):
+    fake, names = await world.usual(streams("384,400", " km", "!", every=4))
+    code = written.left[0]
+    assert (await written(**names)).text == "384,400 km!"  # 12 s, and 4 s without data
+    assert called(fake)[:1] == ["SendStreamingMessage"]
+    assert "SubscribeToTask" not in called(fake)
+    fake.inject(Stall(phase="idle", after_events=3), on="SendStreamingMessage")
+    written.left.append(code)
+    assert (await written(**names)).text == "384,400 km!"  # resumed after 5 s
+    assert "SubscribeToTask" in called(fake)
+    with pytest.raises(holdfast.DeadlineExceededError, match="call timeout of 5 s"):
+        await names["agent"].ask("hello", timeout=5)
+
+
+@row("`ClientCallContext(timeout=…)` of another call")
 async def a_call_has_a_timeout(written, world):
-    _, names = await world.usual(works_forever())
+    fake, names = await world.usual()
+    fake.inject(Stall(), on="GetTask", times=9)
     with pytest.raises(holdfast.DeadlineExceededError, match="5 s"):
         await written(**names)
 
@@ -618,6 +643,14 @@ async def an_interceptor_sees_the_call(written, world):
         "AfterArgs.result": [names["task"], holdfast.A2AError],
     }
     assert values == expected[written.wrote.split("`")[1]]
+
+
+@block("class Team")
+async def an_interceptor_adds_a_header(written, world):
+    fake, _ = await world.usual()
+    await written()
+    assert world.printed == [("384,400 km",)]
+    assert fake.received[-1].headers["x-team"] == "moon"
 
 
 @row("`args.early_return = task`")

@@ -13,6 +13,7 @@ import holdfast.sync
 from holdfast.client import TextReset
 from holdfast.testing import (
     Cut,
+    Fail,
     FakeAgent,
     FakeNetwork,
     LoopbackServer,
@@ -25,6 +26,7 @@ from holdfast.testing import (
     fails,
     needs_auth,
     streams,
+    works_forever,
 )
 
 CALLS = Page("docs/howto/calls.md")
@@ -87,11 +89,11 @@ async def test_message_has_many_forms(tmp_path, monkeypatch):
 async def test_operations_are_methods():
     agent, printed = FakeAgent(completes("done", after=1000, works=1)), []
     names = await execute(
-        CALLS.block("return_immediately=True"),
+        CALLS.block("agent.iter_tasks("),
         agent=client_of(agent),
         print=lambda *words: printed.append(words),
     )
-    assert [state for _, state in printed] == [holdfast.TaskState.SUBMITTED]
+    assert [state for _, state in printed] == ["SUBMITTED"]
     assert names["task"].text == "done"
 
 
@@ -114,6 +116,30 @@ async def test_errors_have_facts(behaviour, fault, printed):
     )
     [line] = lines
     assert printed in line.lower()
+
+
+async def test_task_is_canceled():
+    agent, printed = FakeAgent(works_forever()), []
+    names = {"agent": client_of(agent), "print": lambda *words: printed.append(words)}
+    await execute(CALLS.block("agent.cancel_task("), **names)
+    assert printed == [("CANCELED",)]
+
+    done = FakeAgent(completes("done"))
+    await execute(CALLS.block("agent.cancel_task("), **{**names, "agent": client_of(done)})
+    assert printed[1][0] == "it has ended already, or cannot be canceled:"
+
+    await execute(CALLS.block("cancel_on_abandon=True"), **names)
+    await names["agent"].close()
+    assert [task.state.name for task in agent.tasks.values()] == ["CANCELED", "CANCELED"]
+    assert printed[2] == ("too late; the client cancels task", list(agent.tasks)[1])
+
+
+async def test_wait_returns_a_failed_task_and_ask_raises():
+    async with client_of(FakeAgent(fails("no moon"))) as agent:
+        with pytest.raises(holdfast.TaskFailedError) as caught:
+            await agent.ask("How far?")
+        assert (await agent.wait(caught.value.task.id)).state.name == "FAILED"
+    assert "`agent.wait`, `send_message` and `get_task` do not raise" in CALLS.text
 
 
 def test_default_limits_are_those_of_the_page():
@@ -227,6 +253,19 @@ async def test_stream_of_an_agent_that_stays_down_names_its_task(monkeypatch):
 
     assert printed == ["resume later: agent.subscribe_to_task('task-1')"]
     assert asyncio.get_running_loop().time() < 70
+
+
+async def test_stream_of_an_agent_that_lost_its_tasks_is_an_error(monkeypatch):
+    agent, printed = FakeAgent(streams("a", "b", every=5), url=HERE), []
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    for operation in ("SubscribeToTask", "GetTask"):
+        agent.inject(Fail(code=-32001, message="Task not found"), on=operation, times=99)
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+
+    await execute(STREAMS.block("max_outage=60"), print=printed.append)
+
+    assert printed == ["the agent has lost the task task-1; the message was executed"]
 
 
 async def test_task_of_an_interrupted_program_is_waited_for(monkeypatch):
@@ -352,8 +391,10 @@ def test_every_block_is_run():
         "import holdfast",
         "task_id=answer.task_id",
         "file_part",
-        "return_immediately=True",
+        "agent.iter_tasks(",
         "agent.conversation()",
+        "agent.cancel_task(",
+        "cancel_on_abandon=True",
         "patient = ",
         "except holdfast.OutcomeUnknownError",
     )
@@ -375,6 +416,12 @@ def test_every_block_is_run():
     )
     TOOLS.check_complete("ToolError", "max_tool_calls=20")
     SYNC.check_complete("holdfast.sync.connect", "Coordinator")
+
+
+def test_every_block_can_be_pasted():
+    for page in (CALLS, STREAMS, TOOLS, SYNC):
+        page.check_pastes()
+    PEOPLE.check_pastes("stdin_lines()")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 import trustme
 from tests.kit.authorization_server import FakeAuthorizationServer
 from tests.kit.card_signing import DOCUMENT, Net, Signer
-from tests.kit.pages import Page, execute
+from tests.kit.pages import Page, execute, shows
+from tests.kit.ports import reserve_port
 from tests.kit.raw_server import reply, serve
 from tests.kit.tls_files import Files
 
@@ -25,6 +26,7 @@ SIGNED = Page("docs/howto/signed-cards.md")
 GATEWAY = Page("docs/howto/gateway.md")
 GRPC = Page("docs/howto/grpc.md")
 HERE = "https://agent.example.com"
+LOCAL = "http://localhost:9999"
 ID = "https://id.example.com"
 KEYS = "https://keys.example.com/jwks.json"
 
@@ -103,6 +105,25 @@ async def test_program_fetches_tokens(authorizing):
     await execute(AUTH.block('scopes=["a2a"]\n)'), print=printed.append)
     assert printed == ["384,400 km"]
     assert [said["scope"] for said in server.asked] == ["a2a"]
+
+
+@pytest.mark.real_time
+async def test_oauth_is_tried_on_one_machine(capsys):
+    block, ports = AUTH.block("authorization_server"), ("9100", "9999")
+    reserved = {port: str(reserve_port()) for port in ports}
+    shown = AUTH.output_below(block)
+    for port, free in reserved.items():
+        block, shown = block.replace(port, free), shown.replace(port, free)
+    program, _, last = block.rstrip().rpartition("\n")
+    assert last == "asyncio.run(main())"
+
+    await (await execute(program))["main"]()
+    assert shows(shown, capsys.readouterr().out)
+
+    program = program.replace("connect(server.url, auth", f'connect("{LOCAL}", auth')
+    program = program.replace("9999", reserved["9999"])
+    await (await execute(program))["main"]()
+    assert capsys.readouterr().out.count("a token for") == 2
 
 
 async def test_person_allows_it_and_the_token_is_kept(authorizing, tmp_path, monkeypatch):
@@ -337,6 +358,7 @@ def test_every_block_is_run():
         "sessionId",
         'scopes=["a2a"]\n)',
         "DeviceCode(",
+        "authorization_server",
         "FromCard",
         "class FromVault",
     )

@@ -34,9 +34,11 @@ def run(monkeypatch, tmp_path):
 
 async def test_the_content_of_an_answer_without_text_is_found(run):
     data = holdfast.data_part({"km": 384400})
-    agent = FakeAgent(completes(data), url=HERE)
+    file = holdfast.types.Part(raw=b"far", filename="moon.txt")
+    agent = FakeAgent(completes(data, file), url=HERE)
 
-    assert await run("artifact.parts", agent) == [(None, {"km": 384400})]
+    printed = await run("artifact.parts", agent)
+    assert printed == [(None, {"km": 384400}), ("moon.txt", b"far")]
     async with holdfast.connect(HERE) as client:
         assert (await client.ask("How far?")).text == ""
 
@@ -101,6 +103,11 @@ def test_the_headings_name_errors_that_exist():
 def test_every_block_is_run():
     PAGE.check_complete("artifact.parts", "is_rate_limited", "is_held", "error.searched")
     CHECKLIST.check_complete("timeout=25")
+
+
+def test_every_block_can_be_pasted():
+    PAGE.check_pastes()
+    CHECKLIST.check_pastes()
 
 
 def test_every_link_leads_somewhere():

@@ -138,3 +138,7 @@ def test_every_block_is_run():
         "CircuitChanged",
         "to_dict",
     )
+
+
+def test_every_block_can_be_pasted():
+    PAGE.check_pastes()

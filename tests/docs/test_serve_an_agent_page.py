@@ -4,10 +4,13 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
 
 import pytest
 from tests.kit.asgi_client import request
 from tests.kit.pages import Page, execute
+from tests.kit.ports import reserve_port
+from tests.kit.real_agents import LIMIT, PACKAGE, sdk_python
 
 import holdfast
 from holdfast.extend import HttpRequest
@@ -123,6 +126,35 @@ async def test_it_is_served_over_every_binding():
     assert bindings == ["JSONRPC", "HTTP+JSON", "GRPC"]
 
 
+@pytest.mark.real_time
+async def test_tasks_in_a_store_survive_a_restart(tmp_path):
+    port = reserve_port()
+    program = PAGE.block("DatabaseTaskStore").replace("9999", str(port))
+
+    @contextlib.asynccontextmanager
+    async def running():
+        process = await asyncio.create_subprocess_exec(
+            *(sdk_python(), "-c", program),
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            while b"serving order" not in (line := await process.stderr.readline()):
+                assert line, "the agent did not start"
+            yield holdfast.connect(f"http://localhost:{port}")
+        finally:
+            process.kill()
+            await process.communicate()
+
+    async with asyncio.timeout(LIMIT):
+        async with running() as client, client as agent:
+            answer = await agent.ask("pizza")
+        async with running() as client, client as agent:
+            task = await agent.get_task(answer.task_id)
+    assert task.text == answer.text == "Ordered: pizza."
+
+
 async def test_it_is_part_of_an_application():
     names = await execute(PAGE.block("async def countdown"))
     names = await execute(PAGE.block("Mount("), **names)
@@ -219,6 +251,7 @@ def test_every_block_is_run():
         "class Reporting",
         ".serving(",
         "Mount(",
+        "DatabaseTaskStore",
         "authenticate=caller_of",
         "push_networks=",
         "allowed_hosts=",

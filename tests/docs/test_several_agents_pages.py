@@ -66,23 +66,14 @@ async def test_agents_are_added_and_removed(run):
     assert await run(MANY_AGENTS.block("coordinator.add(")) == ["('weather', 'news')"]
 
 
-async def test_pending_calls_of_a_fan_out_are_resumed_by_their_message_ids(
-    run, tmp_path, monkeypatch
-):
+async def test_fan_out_with_a_key_is_repeated_without_a_second_message(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    weather = FakeAgent(completes("Rain.", after=60), url=HERE)
-    network = FakeNetwork(weather, FakeAgent("Elections.", url=OTHER))
-    async with holdfast.connect(HERE, engine=network, journal="calls.db") as client:
-        message = {"messageId": "rome-0:weather", "parts": [{"text": "x"}]}
-        with pytest.raises(holdfast.DeadlineExceededError):
-            await client.ask(message, timeout=5)
+    weather, news = FakeAgent("Rain.", url=HERE), FakeAgent("Elections.", url=OTHER)
     block = MANY_AGENTS.block("rome-1")
-    printed = await run(block, weather, FakeAgent("Elections.", url=OTHER))
-    with pytest.raises(holdfast.NotEnoughResultsError) as caught:
-        await run(block, weather, FakeAgent("Elections.", url=OTHER))
 
-    assert printed == ["rome-0:weather Rain.", "weather Rain.", "news Elections."]
-    assert [result.error.reason for result in caught.value.results] == ["exists", "exists"]
+    assert await run(block, weather, news) == ["weather Rain.", "news Elections."]
+    assert await run(block, weather, news) == ["weather Rain.", "news Elections."]
+    assert [len(agent.calls("SendStreamingMessage")) for agent in (weather, news)] == [1, 1]
 
 
 async def test_credentials_of_one_agent_stay_with_its_client(run):

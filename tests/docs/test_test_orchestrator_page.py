@@ -1,6 +1,7 @@
 """The code in docs/howto/test-orchestrator.md runs as it stands, and does what the page says."""
 
 import inspect
+import re
 
 import pytest
 from tests.kit.pages import Page, execute
@@ -40,6 +41,18 @@ async def test_an_example_passes(example, tmp_path):
 
     assert [mark.name for mark in test.pytestmark] == ["holdfast_virtual_time"]
     await test(**{name: fixtures[name] for name in inspect.signature(test).parameters})
+
+
+async def test_the_sdk_example_passes_with_the_sdks_own_factory_and_no_fault():
+    block = PAGE.block("def test_an_sdk_program_survives_a_cut")
+    own = block.replace(", engine=network)\n        async", ")\n        async").replace(
+        "from holdfast.integrations.a2a_sdk import client_factory",
+        "from a2a.client import ClientFactory as client_factory",
+    )
+    own = re.sub(r"    agent\.inject\(.*\n", "", own)
+    assert own.count("client_factory") == block.count("client_factory")
+    names = await execute(own)
+    await names["test_an_sdk_program_survives_a_cut"]()
 
 
 async def test_an_agent_of_ones_own_is_called():

@@ -1,14 +1,17 @@
 """The programs of the tutorial run as they stand, in virtual time; its commands exist."""
 
 import asyncio
-import contextlib
 import functools
+import re
+import sys
+import traceback
 
 import pytest
-from tests.kit.pages import Page
+from tests.kit.pages import Page, shows
 
 import holdfast
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, streams
+from holdfast._cli.demo_agent import DemoAgent, read_faults
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse
 
 HERE = "http://localhost:9999"
 TUTORIAL = Page("docs/tutorial.md")
@@ -23,14 +26,6 @@ def program(text, **names):
     return names
 
 
-@pytest.fixture
-def printed(capsys):
-    def lines():
-        return capsys.readouterr().out.splitlines()
-
-    return lines
-
-
 def reach(monkeypatch, *agents):
     network = FakeNetwork(*agents)
     for name in ("connect", "Coordinator"):
@@ -38,75 +33,138 @@ def reach(monkeypatch, *agents):
         monkeypatch.setattr(holdfast, name, make)
 
 
-async def test_agent_is_called(monkeypatch, printed):
-    reach(monkeypatch, FakeAgent(url=HERE))
+def down(url):
+    """The address of an agent that does not run."""
+    agent = FakeAgent(url=url)
+    agent.inject(Refuse(), on="GetAgentCard", times=1000)
+    return agent
+
+
+def demo_agent(faults=""):
+    """The agent of the command `demo-server`, and the lines that it prints."""
+    lines = []
+    agent = DemoAgent(read_faults(faults) if faults else (), log=lines.append)
+    agent.url = HERE
+    return agent, lines
+
+
+async def test_agent_is_called(monkeypatch, capsys):
+    agent, _ = demo_agent()
+    reach(monkeypatch, agent)
     await program("print(answer.task_id")["main"]()
-    text, task = printed()
-    assert text == "How far is the moon?"
-    assert task.endswith(" COMPLETED")
+    assert shows(TUTORIAL.output("python first.py"), capsys.readouterr().out)
 
 
-async def test_cut_stream_is_complete(monkeypatch, printed):
-    words = ["One", "word", "after", "the", "other."]
-    agent = FakeAgent(streams(*(f"{word} " for word in words), every=1), url=HERE)
-    agent.inject(Cut(after_events=3))
-    agent.inject(Reset(), on="SubscribeToTask")
+async def test_agent_that_does_not_run_is_an_error(monkeypatch):
+    reach(monkeypatch, down(HERE))
+    with pytest.raises(holdfast.A2AConnectionError) as caught:
+        await program("print(answer.task_id")["main"]()
+    assert f"\nholdfast.errors.A2AConnectionError: {caught.value}\n" in TUTORIAL.text
+
+
+async def test_cut_stream_is_complete(monkeypatch, capsys):
+    agent, lines = demo_agent("cut:3,reset")
     reach(monkeypatch, agent)
     await program("events.reconnects")["main"]()
-    text, outcome = printed()
-    assert text.strip() == "One word after the other."
-    assert outcome == "COMPLETED after 1 reconnects"
-    assert len(agent.calls("SendStreamingMessage")) == 1
+    assert shows(TUTORIAL.output("python stream.py"), capsys.readouterr().out)
+    [requests] = [text for text in TUTORIAL.texts if "SubscribeToTask" in text]
+    assert shows(requests, "\n".join(lines))
 
 
-async def test_orchestrator_is_killed_and_resumed(monkeypatch, printed, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    practice = program("def weather")
-    weather = FakeAgent(practice["weather"], url="http://localhost:9101")
-    news = FakeAgent(practice["news"], url="http://localhost:9102")
-    reach(monkeypatch, weather, news)
-    main = program("holdfast.Coordinator(AGENTS")["main"]
+class Terminal:
+    """Runs the orchestrator of the page, each time as a new process with the same journal."""
 
-    killed = asyncio.create_task(main())
-    await asyncio.sleep(10)
-    first = printed()
-    killed.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await killed
-    await main()
-    second = printed()
-    await main()
-    third = printed()
+    def __init__(self, monkeypatch, capsys):
+        self.monkeypatch = monkeypatch
+        self.capsys = capsys
+        self.start_agents("first")
 
-    headlines = "".join(f"Headline {number}. " for number in range(1, 21))
-    begun = {"weather works on", "news works on", "weather", "traffic"}
-    assert {line.split(":")[0] for line in first} == begun
-    assert second == [f"news, resumed: {headlines}"]
-    assert {line.split(":")[0] for line in third} == {*begun, "news"}
-    assert f"news: {headlines}" in third
-
-
-async def test_orchestrator_asks_anew_after_its_agents_lost_their_tasks(
-    monkeypatch, printed, tmp_path
-):
-    monkeypatch.chdir(tmp_path)
-    practice = program("def weather")
-    main = program("holdfast.Coordinator(AGENTS")["main"]
-    runs = []
-    for restart in (1, 2):
+    def start_agents(self, name):
+        """Start the two agents of the page, without the tasks of earlier ones."""
+        practice = program("def weather")
         agents = [
-            FakeAgent(practice[name], url=f"http://localhost:910{number}", id_suffix=f"-{restart}")
-            for number, name in ((1, "weather"), (2, "news"))
+            FakeAgent(practice[agent], url=f"http://localhost:{port}", id_suffix=f"-{name}")
+            for agent, port in (("weather", 9101), ("news", 9102))
         ]
-        reach(monkeypatch, *agents)
-        running = asyncio.create_task(main())
-        if restart == 1:
-            await asyncio.sleep(10)
-            running.cancel()
-        await asyncio.wait([running])
-        runs.append(printed())
-    assert runs[1][0].startswith("news, resumed: ")
-    assert {line.split(":")[0] for line in runs[1]} >= {"weather", "traffic", "news"}
+        reach(self.monkeypatch, *agents, down("http://localhost:9103"))
+
+    async def run(self, key, *, kill_after=None):
+        """Run the orchestrator, and return what it and the agents print."""
+        journals = []
+
+        def journal(*arguments, make=holdfast.SqliteJournal, **options):
+            journals.append(make(*arguments, **options))
+            return journals[-1]
+
+        with self.monkeypatch.context() as patch:
+            patch.setattr(holdfast, "SqliteJournal", journal)
+            patch.setattr(sys, "argv", ["orchestrator.py", key])
+            running = asyncio.create_task(program("holdfast.Coordinator(AGENTS")["main"]())
+            await asyncio.wait([running], timeout=kill_after)
+            if not running.done():
+                for each in journals:
+                    await each.close()
+                    each._do = lost  # what a killed process does not write
+                running.cancel()
+            error = ""
+            try:
+                await running
+            except holdfast.NotEnoughResultsError as failure:
+                error = "".join(traceback.format_exception(failure))
+            except asyncio.CancelledError:
+                pass
+        lines = self.capsys.readouterr().out.splitlines()
+        at_agents = [line for line in lines if " works on: " in line]
+        printed = [line for line in lines if line not in at_agents]
+        return "\n".join([*printed, error]), at_agents
+
+
+async def lost(*_work):
+    raise OSError("the process was killed")
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Terminal(monkeypatch, capsys)
+
+
+async def test_orchestrator_of_one_key_asks_once(terminal):
+    printed, at_agents = await terminal.run("monday")
+    assert shows(TUTORIAL.output("python orchestrator.py monday"), printed)
+    [received] = [text for text in TUTORIAL.texts if "news works on" in text]
+    assert shows(received, "\n".join(at_agents))
+
+    again, at_agents = await terminal.run("monday")
+    assert sorted(again.splitlines()) == sorted(printed.splitlines())
+    assert at_agents == []
+
+
+async def test_killed_orchestrator_resumes(terminal):
+    [killing] = re.findall(r"python orchestrator.py tuesday &.*", TUTORIAL.text)
+    printed, at_agents = await terminal.run("tuesday", kill_after=10)
+    assert shows(TUTORIAL.output(killing), printed)
+    assert len(at_agents) == 2
+
+    printed, at_agents = await terminal.run("tuesday")
+    assert shows(TUTORIAL.output("python orchestrator.py tuesday"), printed)
+    assert at_agents == []
+
+
+async def test_orchestrator_whose_agents_lost_their_tasks_needs_a_new_key(terminal):
+    await terminal.run("wednesday", kill_after=10)
+    terminal.start_agents("second")
+    printed, at_agents = await terminal.run("wednesday")
+    assert shows(TUTORIAL.output("python orchestrator.py wednesday"), printed)
+    assert at_agents == []
+
+    printed, at_agents = await terminal.run("wednesday")
+    assert "NotEnoughResultsError" in printed
+    assert at_agents == []
+
+    printed, at_agents = await terminal.run("wednesday-2")
+    assert "Headline 20" in printed
+    assert len(at_agents) == 2
 
 
 def test_commands_exist_and_have_these_options():

@@ -20,9 +20,11 @@ LEAST = {
     "duplicates.py": ["--calls=20"],
     "fan_out.py": ["--agents=100", "--rounds=2", "--processes=1"],
     "hedging.py": ["--least"],
+    "journals.py": ["--rounds=1", "--seconds=0.05", "--records", "10", "20", "--processes=1"],
     "journal_cost.py": ["--rounds=2", "--seconds=0.05"],
     "outage.py": ["--least"],
     "run.py": ["--least"],
+    "shared_runs.py": ["--items=20", "--processes", "2", "--work=0.01"],
     "walk.py": [],
 }
 """The options of the least effort."""
@@ -33,6 +35,7 @@ STARTED_ELSEWHERE = {
     "fan_out_agents.py": "fan_out.py",
     "holdfast_caller.py": "side_by_side.py",
     "holdfast_worker.py": "run.py",
+    "journal_worker.py": "journals.py",
     "sdk_caller.py": "side_by_side.py",
     "sdk_worker.py": "run.py where it has the environment of the SDK, and a test below",
     "side_by_side.py": "tests/docs/test_side_by_side.py",

@@ -11,7 +11,17 @@ import urllib.request
 
 import pytest
 from tests import soak
-from tests.kit.killing import LIMIT, WAYS, Network, Round, agent_behind, one_round, processes
+from tests.kit.killing import (
+    LIMIT,
+    WAYS,
+    Network,
+    Round,
+    agent_behind,
+    harmed,
+    one_round,
+    processes,
+)
+from tests.kit.postgres_server import Postgres
 from tests.kit.raw_server import serve
 from tests.kit.real_agents import sdk_process
 
@@ -76,6 +86,19 @@ async def test_killed_at_random_moments_behind_a_bad_network(tmp_path):
     async with processes() as started:
         rounds = (one_round(seed, tmp_path / str(seed), started) for seed in range(8))
         ended = await asyncio.gather(*rounds)
+
+    assert {seed: problems for seed, (_, problems) in enumerate(ended) if problems} == {}
+
+
+@pytest.mark.rule("D10")
+async def test_killed_with_a_journal_in_a_server_that_ends_connections(tmp_path):
+    server = await asyncio.to_thread(Postgres)
+    try:
+        async with processes() as started, harmed(server, seed=1, crashes=0.0):
+            rounds = (one_round(seed, tmp_path / str(seed), started, server) for seed in range(1))
+            ended = await asyncio.gather(*rounds)
+    finally:
+        server.close()
 
     assert {seed: problems for seed, (_, problems) in enumerate(ended) if problems} == {}
 

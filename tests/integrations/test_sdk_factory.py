@@ -33,8 +33,19 @@ from holdfast.integrations.a2a_sdk import (
     SharedBudget,
     client_factory,
 )
+from holdfast.integrations.httpx import Transport
 from holdfast.observe import RetryScheduled
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, Stall, streams, unavailable
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Respond,
+    Stall,
+    streams,
+    unavailable,
+)
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
@@ -283,6 +294,35 @@ async def test_a_subscription_is_bounded_in_the_same_way(bound, binding):
     with pytest.raises(A2AClientError):
         await collected(transport.subscribe(request))
     assert now() - began <= 8
+
+
+# ── Cards ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "transient"),
+    [(Refuse(), None, True), (Respond(status=404), 404, False), (unavailable(), 503, True)],
+)
+async def test_the_error_of_a_card_has_holdfasts_error_as_its_cause(fault, status, transient):
+    agent = FakeAgent()
+    agent.inject(fault, on="GetAgentCard", times=99)
+
+    def reply(request):
+        if status is None:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(status)
+
+    transport = httpx.MockTransport(reply)
+    for carrying in (transport, Transport(engine=FakeNetwork(agent))):
+        async with httpx.AsyncClient(transport=carrying) as http:
+            factory = client_factory(ClientConfig(httpx_client=http), engine=FakeNetwork(agent))
+            with pytest.raises(AgentCardResolutionError) as caught:
+                await factory.create_from_url(agent.url)
+        cause = caught.value.__cause__
+        assert isinstance(cause, holdfast.AgentCardResolutionError)
+        assert (cause.executed, cause.transient) == (False, transient)
+        assert (cause.http_status, cause.agent) == (status, agent.url)
+        assert isinstance(cause.__cause__, httpx.HTTPError)
 
 
 # ── Options that are wrong ───────────────────────────────────────────────────────────────────

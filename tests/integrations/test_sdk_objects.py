@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 
+import httpx
 import pytest
 from a2a.client import AuthInterceptor as SdkAuthInterceptor
 from a2a.client import (
@@ -21,9 +22,18 @@ from tests.kit.sdk_clients import card_of
 
 import holdfast
 from holdfast import Role, TaskState, compat, connect, types
+from holdfast.client import Answer
 from holdfast.extend import Interceptor
-from holdfast.integrations.a2a_sdk import HoldfastTransport, client_factory, to_value
+from holdfast.integrations.a2a_sdk import (
+    HoldfastTransport,
+    RetryTransport,
+    client_factory,
+    to_proto,
+    to_value,
+)
+from holdfast.integrations.httpx import Transport
 from holdfast.protocol import OPERATIONS
+from holdfast.server import A2AServer
 from holdfast.testing import FakeAgent, FakeNetwork
 
 TASK = pb.Task(id="1", context_id="c", status=pb.TaskStatus(state=pb.TASK_STATE_WORKING))
@@ -41,6 +51,11 @@ class OfSdk(ClientCallInterceptor):
 
 
 class OfHoldfast(Interceptor): ...
+
+
+class Early(Interceptor):
+    async def before(self, call):
+        return holdfast.extend.Reply(value=TASK)
 
 
 AGENT = FakeAgent()
@@ -146,6 +161,11 @@ CASES = {
         lambda: on_sdk_card(OfSdk()),
         r"OfHoldfast is not an interceptor .*: derive it from a2a\.client\.ClientCallInterceptor",
     ),
+    "Holdfast's interceptor, added later": (
+        lambda: on_sdk_card(OfSdk()).add_interceptor(OfHoldfast()),
+        lambda: on_sdk_card(OfSdk()).add_interceptor(OfSdk()),
+        r"OfHoldfast is not an interceptor .*: derive it from a2a\.client\.ClientCallInterceptor",
+    ),
     "Holdfast's credentials in the SDK": (
         lambda: client_factory().create_from_url(
             AGENT.url, [compat.AuthInterceptor(compat.InMemoryContextCredentialStore())]
@@ -162,6 +182,61 @@ CASES = {
         lambda: made(transport_producers={"JSONRPC": HoldfastTransport}),
         made,
         "Holdfast's own client needs none for JSONRPC",
+    ),
+    "client": (
+        lambda: connect(on_sdk_card(OfSdk())),
+        made,
+        "BaseClient of the official SDK; pass the agent's URL or card",
+    ),
+    "client of a RetryTransport": (
+        lambda: RetryTransport(on_sdk_card(OfSdk())),
+        None,
+        r"transport must be ClientTransport, not a client; use client_factory\(…\)",
+    ),
+    "request of a list": (
+        lambda: made().list_tasks(pb.ListTasksRequest()),
+        lambda: made().list_tasks(context_id="c", limit=10),
+        r"pass its fields by keyword, such as context_id=….context_id and limit=….page_size",
+    ),
+    "dict to convert": (
+        lambda: to_value({"url": "https://me.example"}, types.TaskPushNotificationConfig),
+        lambda: types.TaskPushNotificationConfig.from_dict({"url": "https://me.example"}),
+        r"not dict; .* use holdfast\.types\.TaskPushNotificationConfig\.from_dict",
+    ),
+    "answer to convert": (
+        lambda: to_proto(Answer(task=to_value(TASK, types.Task)), pb.Task),
+        lambda: to_proto(to_value(TASK, types.Task), pb.Task),
+        "value must be of holdfast.types, not Answer; pass its task or its message",
+    ),
+    "httpx client as an engine": (
+        lambda: connect(AGENT.url, engine=httpx.AsyncClient()),
+        None,
+        r"engine must be an HttpEngine, not AsyncClient; .* pass AiohttpEngine\(…\)",
+    ),
+    "httpx transport as an engine": (
+        lambda: connect(AGENT.url, engine=Transport()),
+        None,
+        "engine must be an HttpEngine, not Transport",
+    ),
+    "httpx transport of a blocking client": (
+        lambda: httpx.Client(transport=Transport()).get("http://agent.test"),
+        None,
+        "this transport is for httpx.AsyncClient, not httpx.Client; holdfast.sync is for",
+    ),
+    "retries of an httpx transport": (
+        lambda: Transport(retries=3),
+        lambda: Transport(resilience=holdfast.Resilience()),
+        "'retries' is not an option of Transport; there are resilience, timeout",
+    ),
+    "executor class": (
+        lambda: A2AServer(types.AgentCard(name="a"), executor=OfHoldfast),
+        None,
+        r"executor must be an instance, not the class OfHoldfast; pass OfHoldfast\(…\)",
+    ),
+    "early reply": (
+        lambda: made(interceptors=[Early()]).get_task("1"),
+        None,
+        r"must be Task, not a2a_pb2\.Task of the official SDK; pass holdfast\.integ.*to_value",
     ),
     "reply of a fake agent": (
         lambda: FakeAgent(REQUEST.message),
@@ -200,6 +275,25 @@ async def test_an_sdk_object_is_refused_with_advice_that_works(case):
     assert "\n" not in str(caught.value)
     if right is not None:
         await done(right)
+
+
+async def test_credential_stores_may_be_mixed_with_the_other_librarys_client():
+    document = (await made().agent_card()).to_dict() | {
+        "securitySchemes": {"bearerAuth": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+        "securityRequirements": [{"schemes": {"bearerAuth": {"list": []}}}],
+    }
+    card, state = types.AgentCard.from_dict(document), {"sessionId": "s-1"}
+    agent = FakeAgent(card=card, token="s3cret")
+    for store in (InMemoryContextCredentialStore(), compat.InMemoryContextCredentialStore()):
+        await store.set_credentials("s-1", "bearerAuth", "s3cret")
+        context = holdfast.auth.ClientCallContext(state=state)
+        for options in ({"auth": store}, {"interceptors": [compat.AuthInterceptor(store)]}):
+            client = connect(agent.url, engine=FakeNetwork(agent), **options)
+            assert (await client.ask("hi", context=context)).text == "hi"
+        factory = client_factory(engine=FakeNetwork(agent))
+        theirs = factory.create(to_proto(card, pb.AgentCard), [SdkAuthInterceptor(store)])
+        events = theirs.send_message(REQUEST, context=ClientCallContext(state=state))
+        assert [event async for event in events]
 
 
 async def test_a_coordinator_takes_an_sdk_card():

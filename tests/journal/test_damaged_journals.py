@@ -47,7 +47,7 @@ async def use(client):
             with contextlib.suppress(A2AError):
                 await call.resume(timeout=40.0)
             with contextlib.suppress(JournalError):
-                await call.forget()
+                await call.dismiss()
     (result,) = await run(client)
     assert result.error is None or isinstance(result.error, A2AError)
 
@@ -147,16 +147,16 @@ async def damaged_journal(path, value, column="began"):
 
 
 @pytest.mark.parametrize("column", ["began", "generation", "state", "lease_until", "message_id"])
-async def test_a_damaged_call_can_be_forgotten_and_is_not_sent_again(column, tmp_path):
+async def test_a_damaged_call_can_be_dismissed_and_is_not_sent_again(column, tmp_path):
     journal, agent = await damaged_journal(tmp_path / "calls.db", "x'ff'", column)
     async with connected(agent, journal) as client:
         (call,) = [call for call in await client.pending() if call.damage is not None]
         if column != "message_id":
             (call,) = await client.pending(message_id=call.message_id)
-        await call.forget()
+        await call.dismiss()
         damages = [call.damage for call in await client.pending()]
         with pytest.raises(JournalError) as caught:
-            await call.forget()
+            await call.dismiss()
         items = [RunItem(content=key, key=key) for key in "abc"]
         async with client.run(items, run_id="r") as results:
             results_by_key = {result.key: result async for result in results}
@@ -168,16 +168,16 @@ async def test_a_damaged_call_can_be_forgotten_and_is_not_sent_again(column, tmp
     assert len(agent.executions) == 3
 
 
-async def test_the_command_line_forgets_a_damaged_call(tmp_path):
+async def test_the_command_line_dismisses_a_damaged_call(tmp_path):
     journal, agent = await damaged_journal(tmp_path / "calls.db", "1e18")
     (damaged,) = [record for record in await journal.unfinished() if record.damage is not None]
     await journal.close()
-    words = ("resume", "--journal", str(journal.path), "--forget", damaged.message_id)
+    words = ("resume", "--journal", str(journal.path), "--dismiss", damaged.message_id)
 
     done = await asyncio.to_thread(cli, *words, agent=agent)
     again = await asyncio.to_thread(cli, *words, agent=agent)
 
-    assert (done.exit, "Forgotten: yes" in done.out, done.err) == (0, True, "")
+    assert (done.exit, "Dismissed: yes" in done.out, done.err) == (0, True, "")
     assert "is pending in" in again.err
 
 

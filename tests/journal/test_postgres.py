@@ -131,13 +131,76 @@ async def test_finished_calls_are_deleted_after_the_retention(server, dsn):
             await journal.begin(record(message_id, label=label))
         for message_id in ("over", "of a run"):
             await journal.update(message_id, 1, RecordUpdate(outcome="answered"))
+        await journal.begin(record("unknown"))
+        await journal.update("unknown", 1, RecordUpdate(outcome="unknown"))
         schema = dsn.rpartition("=")[2]
         server.execute(f"UPDATE {schema}.calls SET began = began - interval '101 s'")
     async with PostgresJournals(dsn, 1, retention=100) as (journal,):
         await journal.begin(record("new"))
-        found = {name: await journal.find(name) for name in ("open", "over", "of a run", "new")}
+        names = ("open", "over", "of a run", "unknown", "new")
+        found = {name: await journal.find(name) for name in names}
 
-    assert [name for name, one in found.items() if one] == ["open", "of a run", "new"]
+    assert [name for name, one in found.items() if one] == ["open", "of a run", "unknown", "new"]
+
+
+async def test_a_schema_of_the_first_version_is_migrated(server, dsn):
+    schema = dsn.rpartition("=")[2]
+    async with PostgresJournals(dsn, 1) as (journal,):
+        for message_id in ("open", "unknown", "left"):
+            await journal.begin(record(message_id, label=message_id))
+        await journal.update("unknown", 1, RecordUpdate(outcome="unknown"))
+    server.execute(
+        f"DELETE FROM {schema}.version WHERE number > 1; "
+        f"UPDATE {schema}.calls SET outcome = 'forgotten' WHERE message_id = 'left'; "
+        f"DROP INDEX {schema}.calls_unfinished, {schema}.calls_finished; "
+        f"CREATE INDEX calls_unfinished ON {schema}.calls (agent, began) WHERE outcome IS NULL; "
+        f"CREATE INDEX calls_finished ON {schema}.calls (began) WHERE outcome IS NOT NULL"
+    )
+    async with PostgresJournals(dsn, 2) as (ours, theirs):
+        pending = await asyncio.gather(ours.unfinished(AGENT), theirs.unfinished())
+        assert {one.message_id for one in pending[0] + pending[1]} == {"open", "unknown"}
+        assert (await ours.claim("unknown")).outcome is None
+        assert (await theirs.find_label("left")).outcome == "dismissed"
+    indexes = f"SELECT indexdef FROM pg_indexes WHERE schemaname = '{schema}'"
+    assert sum("unknown" in text for (text,) in server.execute(indexes)) == 2
+
+
+async def test_no_operation_reads_the_finished_calls(server, dsn):
+    schema = dsn.rpartition("=")[2]
+    async with PostgresJournals(dsn, 1) as (journal,):
+        await journal.check()
+    server.execute(
+        f"INSERT INTO {schema}.calls (message_id, agent, began, is_own_context, label, outcome, "
+        "generation, lease_until, written_by) SELECT 'old-' || number, 'http://agent.test/' || "
+        "mod(number, 100), now(), false, CASE WHEN mod(number, 2) = 0 THEN 'run:' || number END, "
+        "'answered', 1, 'epoch', gen_random_uuid() FROM generate_series(1, 20000) AS number"
+    )
+    server.execute(f"ANALYZE {schema}.calls")
+    scans = (
+        "SELECT relname, seq_scan FROM pg_stat_user_tables "
+        f"WHERE schemaname = '{schema}' AND relname IN ('calls') ORDER BY relname"
+    )
+    before = server.execute(scans)
+
+    async with PostgresJournals(dsn, 2) as (ours, theirs):
+        for name in ("http://agent.test/7", "http://agent.test/7 http://agent.test/8"):
+            await ours.begin(CallRecord(message_id=name, agent=name, label=name))
+        await ours.renew([(name, 1)])
+        assert await ours.update(name, 1, RecordUpdate(releases=True))
+        assert (await theirs.claim(name)).generation == 2
+        with pytest.raises(JournalError, match="already"):
+            await theirs.begin(record("new", label="run:2"))
+        assert (await theirs.find("old-1")).outcome == "answered"
+        assert (await theirs.find_label("run:2")).message_id == "old-2"
+        labels = await theirs.find_labels(["run:2", "run:3", "run:4"])
+        assert {label: one.message_id for label, one in labels.items()} == {
+            "run:2": "old-2",
+            "run:4": "old-4",
+        }
+        assert len(await theirs.unfinished()) == 2
+        assert [one.message_id for one in await theirs.unfinished("http://agent.test/8")] == [name]
+
+    assert server.execute(scans) == before
 
 
 # ── Outages of the server ────────────────────────────────────────────────────────────────────

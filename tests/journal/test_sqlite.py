@@ -182,6 +182,33 @@ async def test_unfinished_lists_calls_by_agent_oldest_first(path):
     await journal.close()
 
 
+async def test_no_operation_reads_the_finished_calls(path):
+    statements = []
+    journal = SqliteJournal(path)
+    await journal.begin(record("a", label="1"))
+    journal._file._connection.set_trace_callback(statements.append)
+    await journal.renew([("a", 1)])
+    await journal.update("a", 1, RecordUpdate(releases=True))
+    await journal.claim("a")
+    for found in (journal.find("a"), journal.find_label("1"), journal.find_labels("12")):
+        await found
+    assert len(await journal.unfinished()) == 1
+    assert len(await journal.unfinished(f"{AGENT} http://other.test")) == 1
+    await journal.begin(record("b"))
+    await journal.close()
+
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.create_function("is_wanted", 1, lambda _name: True)
+        plans = {
+            statement: [step[3] for step in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+            for statement in statements
+            if "calls" in statement
+        }
+    assert len(plans) > 6
+    for statement, plan in plans.items():
+        assert not [step for step in plan if step in {"SCAN calls", "SCAN TABLE calls"}], statement
+
+
 async def test_find_label_returns_the_newest_record(path):
     journal = SqliteJournal(path)
     set_wall(1.0)
@@ -193,6 +220,7 @@ async def test_find_label_returns_the_newest_record(path):
     await journal.update("c", 1, RecordUpdate(outcome="answered"))
 
     records = [await journal.find_label(label) for label in "123"]
+    assert await journal.find_labels("123") == dict(zip("12", records, strict=False))
 
     assert [listed and listed.message_id for listed in records] == ["b", "c", None]
     await journal.close()
@@ -213,7 +241,7 @@ async def test_begin_replaces_a_call_that_was_not_sent(path):
 
 
 @pytest.mark.parametrize(
-    "outcome", [None, "unknown", "answered", "refused", "duplicated", "forgotten"]
+    "outcome", [None, "unknown", "answered", "refused", "duplicated", "dismissed"]
 )
 async def test_only_one_call_of_a_label_may_have_been_sent(path, outcome):
     first, second = SqliteJournal(path), SqliteJournal(path)
@@ -224,8 +252,9 @@ async def test_only_one_call_of_a_label_may_have_been_sent(path, outcome):
     with pytest.raises(JournalError, match=r"night:1: message a is in the journal ") as caught:
         await second.begin(record("b", label="night:1"))
 
-    if outcome is None:
-        assert "already, and its call is pending: resume it with " in str(caught.value)
+    if outcome in {None, "unknown"}:
+        state = "outcome is unknown: search" if outcome else "call is pending: resume it"
+        assert f"already, and its {state}" in str(caught.value)
     else:
         assert f"already, and its call is finished ({outcome}): pass another message id" in str(
             caught.value
@@ -242,22 +271,22 @@ HOUR = 3600.0
 
 
 async def messages_after(path, *journals_and_times):
-    """Return the ids of the calls that remain: one is open, one finished, one labelled.
+    """Return the ids of the calls that remain: one is open, one unknown, one over, one labelled.
 
     They began at 1.0. Each journal then records another call at its time.
     """
     first = SqliteJournal(path)
     set_wall(1.0)
-    for message_id, label in (("open", None), ("over", None), ("of a run", "night:1")):
-        await first.begin(record(message_id, label=label))
-    for message_id in ("over", "of a run"):
-        await first.update(message_id, 1, RecordUpdate(outcome="answered"))
+    calls = {"open": None, "unknown": "unknown", "over": "answered", "of a run": "answered"}
+    for message_id, outcome in calls.items():
+        await first.begin(
+            record(message_id, label="night:1" if message_id == "of a run" else None)
+        )
+        await first.update(message_id, 1, RecordUpdate(outcome=outcome))
     for journal, began in journals_and_times:
         set_wall(began)
         await journal.begin(record(f"at {began}"))
-    messages = {
-        message_id for message_id in ("open", "over", "of a run") if await first.find(message_id)
-    }
+    messages = {message_id for message_id in calls if await first.find(message_id)}
     for journal in (first, *(journal for journal, _ in journals_and_times)):
         await journal.close()
     return messages
@@ -266,13 +295,13 @@ async def messages_after(path, *journals_and_times):
 async def test_finished_calls_without_a_label_are_deleted_after_the_retention(path):
     messages = await messages_after(path, (SqliteJournal(path, retention=100), 102.0))
 
-    assert messages == {"open", "of a run"}
+    assert messages == {"open", "unknown", "of a run"}
 
 
 async def test_retention_none_keeps_all_calls(path):
     messages = await messages_after(path, (SqliteJournal(path, retention=None), 1e9))
 
-    assert messages == {"open", "over", "of a run"}
+    assert messages == {"open", "unknown", "over", "of a run"}
 
 
 async def test_retention_is_applied_once_an_hour(path):
@@ -1130,19 +1159,39 @@ async def test_check_accepts_an_intact_file(path):
     await journal.close()
 
 
+FIRST_SCHEMA = """
+    DROP TABLE push_tokens;
+    DROP INDEX calls_unfinished;
+    DROP INDEX calls_finished;
+    CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
+    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL AND label IS NULL;
+    PRAGMA user_version = 1;
+"""
+
+
 async def test_a_journal_of_the_first_schema_is_read_and_migrated(path):
     journal = SqliteJournal(path)
     await journal.begin(record())
     await journal.close()
     with contextlib.closing(sqlite3.connect(path)) as file:
-        file.executescript("DROP TABLE push_tokens; PRAGMA user_version = 1")
+        file.executescript(FIRST_SCHEMA)
+        for message_id, outcome in (("lost", "unknown"), ("left", "forgotten")):
+            file.execute(
+                "INSERT INTO calls (message_id, agent, began, is_own_context, label, outcome, "
+                "generation, lease_until) VALUES (?, ?, 1, 0, ?, ?, 1, 0)",
+                (message_id, AGENT, message_id, outcome),
+            )
+        file.commit()
     reader = SqliteJournal(path, read_only=True)
     assert await reader.find(record().message_id)
     await reader.close()
     use = TokenUse(b"body", "receiver")
 
     assert await journal.use_token(b"name", use, expires_in=9.0, most=1) == use
-    assert await journal.find(record().message_id)
+    names = [pending.message_id for pending in await journal.unfinished(AGENT)]
+    assert names == ["lost", record().message_id]
+    assert (await journal.claim("lost")).outcome is None
+    assert (await journal.find_label("left")).outcome == "dismissed"
     await journal.close()
 
 

@@ -47,7 +47,7 @@ class Outcome:
     def last_word(self):
         """What is on stderr besides the announcements of further tries."""
         lines = self.err.splitlines(keepends=True)
-        return "".join(line for line in lines if "; trying again in " not in line)
+        return "".join(line for line in lines if "; retrying in " not in line)
 
     def field(self, label: str) -> str | None:
         found = [line for line in self.out.splitlines() if line.startswith(f"{label}: ")]

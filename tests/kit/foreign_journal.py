@@ -5,7 +5,7 @@ from msgspec.structs import asdict, replace
 from holdfast._aio.env import wall_time
 from holdfast._journal.protocol import utc
 from holdfast.errors import JournalError
-from holdfast.extend import RecordUpdate
+from holdfast.extend import RecordUpdate, is_same_agent
 
 
 def read(record):
@@ -30,6 +30,8 @@ class Foreign:
             is_label = record.label is not None and there.label == record.label
             if (is_message or is_label) and there.outcome != "not_sent":
                 raise JournalError("it is there", reason="exists", message_id=there.message_id)
+        if (replaced := self.records.get(record.message_id)) is not None:
+            record = replace(record, generation=replaced.generation + 1)
         return self.put(record)
 
     def put(self, record):
@@ -62,13 +64,14 @@ class Foreign:
         record = self.records.get(message_id)
         if record is None:
             raise JournalError("not there", reason="missing", message_id=message_id)
-        if record.outcome is not None:
+        if record.outcome not in {None, "unknown"}:
             raise JournalError("it is over", reason="finished", message_id=message_id)
-        if record.lease_until > now:
+        if record.outcome is None and record.lease_until > now:
             until = utc(record.lease_until)
             raise JournalError("held", reason="held", message_id=message_id, held_until=until)
         generation = record.generation + 1
-        record = replace(record, generation=generation, lease_until=now + self.lease)
+        opened = {"outcome": None, "detail": None, "lease_until": now + self.lease}
+        record = replace(record, generation=generation, **opened)
         self.records[message_id] = record
         return read(record)
 
@@ -80,7 +83,8 @@ class Foreign:
         found = [
             read(record)
             for record in self.records.values()
-            if record.outcome is None and agent in {None, record.agent}
+            if record.outcome in {None, "unknown"}
+            and (agent is None or is_same_agent(record.agent, agent))
         ]
         return sorted(found, key=lambda one: one.began)
 

@@ -1,7 +1,8 @@
 """Client processes to be killed: each line of standard input is a job, for a process of its own.
 
-A job is a JSON object: ``id``, ``url``, ``journal`` (a path), ``report`` (a file that what it has
-seen is added to, line by line), ``do`` (``call``, ``run`` or ``resume``), and what `Job` takes.
+A job is a JSON object: ``id``, ``url``, ``journal`` (a path, or an address of PostgreSQL),
+``report`` (a file that what it has seen is added to, line by line), ``do`` (``call``, ``run`` or
+``resume``), and what `Job` takes.
 Of each process two lines are told: that it is there, with its pid, and its status at its end.
 
 Processes are forked, before anything runs in them: starting Python takes longer than to be killed.
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field
 import holdfast
 import holdfast._net.aiohttp
 from holdfast import Message, Part, Role, RunItem
-from holdfast.extend import SqliteJournal
+from holdfast._journal import postgres as _imported_before_the_fork  # noqa: F401
+from holdfast._journal.resolve import open_journal
 
 RESILIENCE = holdfast.Resilience(
     timeouts=holdfast.Timeouts(first_byte=1.0, idle=1.0),
@@ -86,7 +88,7 @@ class Client:
     def __init__(self, job):
         self._job = job
         self._report = os.open(job.report, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-        journal = SqliteJournal(job.journal, lease=job.lease)
+        journal = open_journal("journal", job.journal, lease=job.lease)
         self._kept = journal
         self._journal = journal if job.dies is None else DyingJournal(journal, *job.dies)
 
@@ -99,9 +101,21 @@ class Client:
             resilience=RESILIENCE,
             timeout=20.0,
         )
+        if isinstance(self._kept, holdfast.PostgresJournal):
+            await self._until_reached()
         async with client:
             await getattr(self, f"_{self._job.do}")(client)
         await self._kept.close()
+
+    async def _until_reached(self):
+        """Waits for the server, which may restart: a first connection is not repeated."""
+        while True:
+            try:
+                await self._kept.check()
+            except holdfast.errors.JournalError:
+                await asyncio.sleep(0.02)
+            else:
+                return
 
     async def _call(self, client):
         room = asyncio.Semaphore(self._job.at_once)
@@ -127,8 +141,8 @@ class Client:
             await asyncio.sleep(0.02)
 
     async def _resume(self, client):
-        """Goes on with what is pending, until nothing is: leases have to end first."""
-        while calls := await client.pending():
+        """Resumes pending calls until each has an outcome: leases have to end first."""
+        while calls := [call for call in await client.pending() if not call.is_unknown]:
             await asyncio.gather(*(self._resumed(call) for call in calls))
             await asyncio.sleep(0.02)
 
@@ -181,8 +195,17 @@ def _tell(**facts):
     os.write(1, json.dumps(facts).encode() + b"\n")
 
 
-def main():
-    """Takes jobs, and tells of ends, until standard input ends."""
+def work(job):
+    """Does a job."""
+    asyncio.run(Client(Job(**job)).work())
+
+
+def main(do):
+    """Takes jobs, and tells of ends, until standard input ends.
+
+    Args:
+        do: Does a job, in a process of its own.
+    """
     running = {}
     received = b""
     while True:
@@ -193,13 +216,13 @@ def main():
             received += more
         while b"\n" in received:
             line, _, received = received.partition(b"\n")
-            job = Job(**json.loads(line))
+            job = json.loads(line)
             pid = os.fork()
             if pid == 0:
-                asyncio.run(Client(job).work())
+                do(job)
                 os._exit(0)
-            running[pid] = job.id
-            _tell(id=job.id, pid=pid)
+            running[pid] = job["id"]
+            _tell(id=job["id"], pid=pid)
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 status = os.waitstatus_to_exitcode(ended[1])
@@ -209,4 +232,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(work))

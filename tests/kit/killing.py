@@ -23,7 +23,16 @@ from tests.kit.raw_server import serve
 from holdfast import Task
 from holdfast.testing import ConsistencyChecker, FakeAgent, LoopbackServer, completes, streams
 
-__all__ = ["LIMIT", "WAYS", "Network", "Processes", "Round", "one_round", "processes"]
+__all__ = [
+    "LIMIT",
+    "WAYS",
+    "Network",
+    "Processes",
+    "Round",
+    "harmed",
+    "one_round",
+    "processes",
+]
 
 HERE = Path(__file__).parent
 
@@ -31,6 +40,8 @@ LIMIT = 120.0
 """Seconds after which a round hangs; a round takes about one."""
 
 WAYS = ("ask", "send", "stream")
+
+_numbers = itertools.count(1)
 
 
 class Processes:
@@ -62,15 +73,15 @@ class Processes:
 
 
 @contextlib.asynccontextmanager
-async def processes():
+async def processes(program="killed_client.py"):
     """What starts client processes, as long as the context is open."""
     environment = {name: os.environ[name] for name in os.environ if "proxy" not in name.lower()}
     parent = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(HERE / "killed_client.py"),
+        str(HERE / program),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**environment, "PYTHONPATH": str(ROOT / "src")},
+        env={**environment, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))},
     )
     started = Processes(parent)
     reading = asyncio.create_task(started.read())
@@ -178,14 +189,18 @@ class Round:
         started: What starts processes.
         url: The address to call.
         calls: Each a way and the id of its message.
+        server: The server of the journal; None for a journal in a file.
 
     Attributes:
         told: What both processes have reported, in order.
     """
 
-    def __init__(self, path, started, url, calls):
+    def __init__(self, path, started, url, calls, server=None):
         path.mkdir()
         self.journal, self._report = path / "calls.db", path / "report"
+        self._server, self._schema = server, f"round_{next(_numbers)}"
+        if server is not None:
+            self.journal = f"{server.dsn}&schema={self._schema}"
         self._started = started
         self._url = url
         self._calls = calls
@@ -252,10 +267,18 @@ class Round:
 
     def noted(self):
         """The outcomes of what is written down."""
+        if self._server is not None:
+            return self._noted_by_server()
         if not self.journal.exists():
             return {}
         with contextlib.closing(sqlite3.connect(self.journal)) as connection:
             return dict(connection.execute("SELECT message_id, outcome FROM calls"))
+
+    def _noted_by_server(self):
+        tables = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'calls'"
+        if not self._server.execute(tables, self._schema):
+            return {}
+        return dict(self._server.execute(f"SELECT message_id, outcome FROM {self._schema}.calls"))
 
     def generation(self, name):
         """How often a call was held by somebody."""
@@ -326,7 +349,35 @@ async def agent_behind(network_of, agents=1, behaviour=behave):
         yield made, network, front.url
 
 
-async def one_round(seed, path, started):
+@contextlib.asynccontextmanager
+async def harmed(server, seed, crashes=0.15):
+    """End connections of journals at random moments, and sometimes crash the server.
+
+    Args:
+        server: The server.
+        seed: Draws the moments.
+        crashes: Share of the crashes.
+    """
+    dice, is_over = random.Random(seed), asyncio.Event()
+
+    async def harm():
+        while not is_over.is_set():
+            if dice.random() < crashes:
+                await asyncio.to_thread(server.crash)
+            else:
+                await asyncio.to_thread(server.end_some, dice.random())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(is_over.wait(), dice.uniform(0, 0.4))
+
+    harming = asyncio.create_task(harm())
+    try:
+        yield
+    finally:
+        is_over.set()
+        await harming
+
+
+async def one_round(seed, path, started, server=None):
     """A round as the seed decides; gives what was counted, and what does not hold."""
     dice = random.Random(seed)
     calls = [(dice.choice(WAYS), f"{number}-{seed}") for number in range(8)]
@@ -344,7 +395,7 @@ async def one_round(seed, path, started):
         return Network(origins, random.Random(seed + 1), on_message)
 
     async with asyncio.timeout(LIMIT), agent_behind(between) as ((agent,), network, url):
-        one = Round(path, started, url, calls)
+        one = Round(path, started, url, calls, server)
         job = {"at_once": dice.randint(1, 8), "seed": seed}
         if at_journal is not None:
             job["dies"] = [at_journal, dice.choice(["before", "after"])]

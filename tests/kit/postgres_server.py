@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,11 +20,20 @@ _STARTING_S = 30.0
 class Postgres:
     """A server; PostgreSQL refuses to run as root, so there it runs as another user.
 
+    Args:
+        settings: Settings of the server, such as ``fsync="on"``, which is off by default.
+
     Attributes:
         dsn: The address of its database, for a role that may do anything.
     """
 
-    def __init__(self):
+    def __init__(self, **settings):
+        self._settings = {
+            "listen_addresses": "",
+            "fsync": "off",
+            "max_connections": "60",
+            **settings,
+        }
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
         self.dsn = f"postgresql:///postgres?host={self.directory}&user=postgres"
         self._as_user = {}
@@ -35,6 +45,7 @@ class Postgres:
                 package = _copied(package, self.directory)
         self._binaries = package / "pginstall" / "bin"
         self._process = None
+        self._steady = threading.RLock()  # held by what needs a server that runs
         self._call(
             *("initdb", "-D", self.directory / "data", "-A", "trust", "-U", "postgres"),
             *("--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"),
@@ -43,11 +54,14 @@ class Postgres:
 
     def start(self):
         """Start the server, and wait until it takes connections."""
-        options = {"listen_addresses": "", "fsync": "off", "max_connections": "60"}
         self._process = subprocess.Popen(
             [
                 *(self._binaries / "postgres", "-D", self.directory / "data"),
-                *("-k", self.directory, *(f"--{name}={text}" for name, text in options.items())),
+                *(
+                    "-k",
+                    self.directory,
+                    *(f"--{name}={text}" for name, text in self._settings.items()),
+                ),
             ],
             **self._as_user,
             env={},
@@ -76,6 +90,20 @@ class Postgres:
             self._process.wait()
             self._process = None
 
+    def crash(self):
+        """Crash, and start again; from several threads one after the other."""
+        with self._steady:
+            self.stop(is_crash=True)
+            self.start()
+
+    def end_some(self, share=1.0):
+        """End this share of the connections of journals."""
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'holdfast' AND random() < %s",
+            share,
+        )
+
     def close(self):
         """Stop the server, and delete its files."""
         self.stop(is_crash=True)
@@ -83,7 +111,7 @@ class Postgres:
 
     def execute(self, statement, *values):
         """Execute a statement as the administrator; returns the rows, if it has any."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with self._steady, psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
 

@@ -15,6 +15,7 @@ import holdfast
 
 __all__ = [
     "LIMIT",
+    "PACKAGE",
     "TOKEN",
     "ClusterReplica",
     "adk_client",
@@ -44,7 +45,7 @@ def sdk_python(variable="HOLDFAST_SDK_PYTHON", environment=".venv-sdk"):
     python = Path(named) if named else ROOT / environment / "bin" / "python"
     if not python.exists():
         pytest.fail(
-            f"no Python with the official SDK at {python}: run `make test`, which sets one up, or "
+            f"no Python of this environment at {python}: run `make test`, which sets it up, or "
             f"name one in {variable}",
             pytrace=False,
         )

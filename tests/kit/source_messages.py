@@ -38,7 +38,8 @@ FOREIGN = {"BadParameter", "UsageError"}
 """Classes of other libraries."""
 
 NO_PROSE = re.compile(
-    r"^(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|map<|HTTP/1)\b|^[\w.]+\[.*\]|[\w/+-]+/[\w+-]+[;,]"
+    r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|SET|WHERE|WITH|map<|HTTP/1)\b"
+    r"|\bIS (NOT )?NULL\b|\bmake_interval\b|^[\w.]+\[.*\]|[\w/+-]+/[\w+-]+[;,]"
     r"|\\[a-zA-Z(]|^<|\||^[A-Z]\w+\("
 )
 """Statements, type annotations, media types, regular expressions and representations."""

@@ -1600,11 +1600,11 @@ async def test_the_warning_about_a_dropped_client_names_it_and_the_line_that_mad
         with warnings.catch_warnings(record=True, action="always") as caught:
             del owner
             gc.collect()
-        texts = [str(warning.message) for warning in caught]  # aiohttp's own among them
-        assert any(re.match(f"unclosed {name}, {place}", text) for text in texts), texts
+        (text,) = [str(warning.message) for warning in caught]
+        assert re.match(f"unclosed {name}, {place}", text)
 
 
-def test_an_engine_left_open_at_exit_causes_a_warning():
+def test_an_engine_left_open_at_exit_causes_one_warning(caplog):
     card = b"""{
         "name": "Agent",
         "supportedInterfaces": [{"url": "http://agent.test", "protocolBinding": "JSONRPC"}]
@@ -1616,13 +1616,17 @@ def test_an_engine_left_open_at_exit_causes_a_warning():
 
     def run(url):
         asyncio.run(main(url))
-        gc.collect()  # what aiohttp says of it belongs here, too
+        gc.collect()
 
     with (
         serve_in_thread(always(reply(card))) as server,
-        pytest.warns(ResourceWarning, match="unclosed AiohttpEngine"),
+        warnings.catch_warnings(record=True, action="always") as caught,
     ):
         run(server.url)
+
+    (text,) = [str(warning.message) for warning in caught]
+    assert re.match(r"unclosed AiohttpEngine: use 'async with'", text)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 @on_a_loop

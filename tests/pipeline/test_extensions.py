@@ -10,7 +10,7 @@ from holdfast import protocol as op
 from holdfast.compat import ClientFactory
 from holdfast.errors import ExtensionNotSupportedError, ExtensionSupportRequiredError
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, completes, replies, streams
-from holdfast.types import AgentExtension, GetTaskRequest, Message, Part, SendMessageRequest
+from holdfast.types import AgentExtension, GetTaskRequest, Message, Part, Role, SendMessageRequest
 
 OPTIONAL, REQUIRED, OTHER = "urn:optional", "urn:required", "urn:other"
 
@@ -249,7 +249,7 @@ async def test_a_stream_of_a_known_task_tells_it_too(binding):
 async def test_a_reply_tells_it(binding):
     agent = agent_with()
     client = client_of(agent, bindings=[binding])
-    message = Message(message_id="m-1", parts=(Part(text="hi"),))
+    message = Message(message_id="m-1", role=Role.USER, parts=(Part(text="hi"),))
 
     made = await client.call(
         op.SEND_MESSAGE, SendMessageRequest(message=message), extensions=[OPTIONAL]

@@ -20,6 +20,7 @@ from holdfast import (
     A2ATimeoutError,
     AuthenticationError,
     BudgetPolicy,
+    CircuitOpenError,
     DeadlineExceededError,
     Message,
     OutcomeUnknownError,
@@ -548,12 +549,20 @@ async def test_early_answer_interrupts_no_caller_and_is_seen_by_later_ones():
     [
         (False, SendMessageResponse(task=Task(id="early")), None),
         (True, StreamResponse(task=Task(id="early")), None),
-        (False, Task(id="early"), r"be SendMessageResponse, such as SendMessageResponse\(tas"),
-        (True, Message(), r"Early\.before answered .* with Message: .*eamResponse\(message=…\)"),
+        (
+            False,
+            Task(id="early"),
+            r"not Task; pass SendMessageResponse\(task=…\)",
+        ),
+        (
+            True,
+            Message(),
+            r"Early\.before answered .* not Message; pass StreamResponse\(mess",
+        ),
         (
             True,
             SendMessageResponse(task=Task(id="1")),
-            r"with SendMessageResponse: .* be StreamResponse$",
+            "be StreamResponse, not SendMessageResponse$",
         ),
     ],
 )
@@ -747,6 +756,22 @@ async def test_observers_get_the_details_in_order(binding):
     assert (call.attempts, call.duration, call.error) == (2, 1.5, None)
     assert {detail.request_id for detail in seen} == {started.request_id}
     assert {detail.agent for detail in seen} == {where}
+
+
+async def test_a_request_is_finished_only_if_it_was_made():
+    seen, agent = [], FakeAgent()
+    client = await with_a_task(agent, observers=[seen.append])
+    await client.agent_card()  # from the cache
+    agent.inject(Refuse(), on="GetTask", times=100)
+    for _ in range(9):  # the circuit opens
+        with pytest.raises(A2AError):
+            await client.get_task("task-1")
+
+    started = [each.request_id for each in seen if isinstance(each, AttemptStarted)]
+    finished = [each.request_id for each in seen if isinstance(each, RequestFinished)]
+    assert finished == list(dict.fromkeys(started))
+    calls = [each for each in seen if isinstance(each, CallFinished) and not each.attempts]
+    assert {type(each.error) for each in calls} == {type(None), CircuitOpenError}
 
 
 async def test_details_are_frozen():

@@ -20,6 +20,7 @@ from holdfast import (
     RetryPolicy,
     Task,
     TaskFailedError,
+    TaskNotFoundError,
     TaskState,
     TaskTerminalError,
     connect,
@@ -956,7 +957,7 @@ async def test_an_outage_ends_a_stream_after_the_time_of_the_policy(how, binding
         await all_of(stream)
 
     error = caught.value
-    assert (error.task_id, error.transient) == (error.task.id if error.task else task.id, True)
+    assert (error.task_id, error.transient) == (error.task.id if error.task else task.id, False)
     assert error.executed is not watched
     assert ("ended too early" in str(error)) is False
     assert 300 <= now() - began < 310  # from the cut
@@ -964,6 +965,48 @@ async def test_an_outage_ends_a_stream_after_the_time_of_the_policy(how, binding
     warned = [each for each in caplog.messages if "trying again for up to" in each]
     assert len(warned) == (how != "hangs")  # whose first request lasts as long
     assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
+@both_bindings
+@pytest.mark.parametrize("timeout", [None, 25], ids=["outage", "deadline"])
+@pytest.mark.parametrize("fault", [Refuse(), unavailable(retry_after=30)], ids=["down", "busy"])
+async def test_a_program_that_resends_while_transient_executes_the_message_once(
+    fault, timeout, binding
+):
+    agent = FakeAgent(streams(*"abc", every=5))
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(fault, on="SubscribeToTask", times=1000)
+    agent.inject(fault, on="GetTask", times=1000)
+    resilience = Resilience(reconnect=ReconnectPolicy(max_outage=20))
+    client = connected(agent, binding, resilience=resilience)
+
+    error = None
+    while error is None or error.transient:
+        with pytest.raises((ReconnectError, DeadlineExceededError)) as caught:
+            await all_of(client.stream_message("hi", timeout=timeout))
+        error = caught.value
+
+    assert operations(agent).count("SendStreamingMessage") == 1
+    assert (error.executed, error.task_id, error.task.state.name) == (True, "task-1", "WORKING")
+
+
+@both_bindings
+async def test_a_stream_whose_task_is_lost_says_why_agents_lose_tasks(binding):
+    agent = FakeAgent(streams(*"abc", every=5))
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    for operation in ("SubscribeToTask", "GetTask"):
+        agent.inject(Fail(code=-32001), on=operation, times=9)
+
+    expected = (
+        "task task-1 was last seen WORKING; an agent that keeps its tasks in memory loses them "
+        "when it restarts"
+    )
+    with pytest.raises(TaskNotFoundError, match=expected) as caught:
+        await all_of(connected(agent, binding).stream_message("hi"))
+
+    error = caught.value
+    assert (error.executed, error.transient, error.task_id) == (True, False, "task-1")
+    assert error.task.state.name == "WORKING"
 
 
 @both_bindings

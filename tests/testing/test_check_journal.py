@@ -59,6 +59,13 @@ class NeverSendsAgain(Foreign):
         return await super().begin(record)
 
 
+class BeginsAgainWithTheSameGeneration(Foreign):
+    async def begin(self, record):
+        begun = await super().begin(record)
+        self.records[record.message_id] = replace(begun, generation=1)
+        return replace(begun, generation=1)
+
+
 class GivesNoReason(Foreign):
     async def begin(self, record):
         try:
@@ -186,6 +193,11 @@ class ListsAllAgents(Foreign):
         return await super().unfinished()
 
 
+class ListsByTheWholeName(Foreign):
+    async def unfinished(self, agent=None):
+        return [one for one in await super().unfinished() if agent in {None, one.agent}]
+
+
 class FindsTheOldest(Foreign):
     async def find_label(self, label):
         found = [one for one in self.records.values() if one.label == label]
@@ -246,11 +258,16 @@ BREACHES = [
     (ReleasesAfterTheFirstLease, "claim refuses a call whose lease was renewed"),
     (HoldsFinishedCalls, "lease_left is 0 for a call with an outcome"),
     (KeepsTheGeneration, "claim stores the record that it returns"),
-    (ListsNewestFirst, "unfinished returns the calls without an outcome, the oldest first"),
+    (
+        ListsNewestFirst,
+        "unfinished returns the calls without an outcome or with an unknown one, oldest",
+    ),
     (ListsAllAgents, "unfinished returns only the calls of an agent"),
+    (ListsByTheWholeName, "if one is named, with any of its replicas"),
     (FindsTheOldest, "find_label returns the newest record"),
     (WritesByHalves, "does all of its work, or nothing"),
     (ClosesOnce, "closed twice"),
+    (BeginsAgainWithTheSameGeneration, "that replaces another one a greater generation"),
     (NeverSendsAgain, "raised where nothing was wrong, in begin-again"),
     (StaysInItsLoop, "in loops: RuntimeError\\('another loop'\\)"),
     (LeasesNothing, "lease is a positive number of seconds"),

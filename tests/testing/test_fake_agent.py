@@ -4,6 +4,7 @@ import asyncio
 import json
 from urllib.parse import quote
 
+import httpx
 import pytest
 
 from holdfast import (
@@ -27,11 +28,15 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.extend import HttpRequest
+from holdfast.integrations.httpx import Transport
 from holdfast.testing import (
     Cut,
+    Delay,
     Fail,
     FakeAgent,
     FakeNetwork,
+    Fault,
+    FaultProxy,
     Reset,
     Respond,
     Stall,
@@ -905,3 +910,59 @@ async def test_parts_of_every_kind_arrive_and_return():
 
     assert [artifact.parts[0] for artifact in answer.task.artifacts] == parts
     assert isinstance(answer.task.artifacts[3].parts[0].data["n"], int)
+
+
+@pytest.mark.parametrize("role", ["ROLE_AGENT", "ROLE_UNSPECIFIED", None])
+async def test_a_message_that_is_not_of_a_user_is_refused_as_official_servers_do(role):
+    agent = FakeAgent()
+    message = {"messageId": "m", "role": role, "parts": [{"text": "hi"}]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+
+    async with httpx.AsyncClient(transport=Transport(engine=FakeNetwork(agent))) as client:
+        headers = {"a2a-version": "1.0"}
+        reply = await client.post(f"{agent.url}/rpc", json=call, headers=headers)
+
+    error = reply.json()["error"]
+    assert (error["code"], error["message"]) == (-32603, "Message must be from a user")
+    assert agent.executions == {}
+
+
+def nothing_useful():
+    """Stand in for a function that is passed without a call."""
+
+
+@pytest.mark.parametrize(
+    ("not_a_fault", "reason"),
+    [
+        (Cut, "not the class Cut; write Cut()"),
+        (Delay, "not the class Delay; write Delay(seconds=…)"),
+        (rate_limited, "not the function rate_limited; write rate_limited()"),
+        (nothing_useful, "not the function nothing_useful"),
+        ("Cut", "not str"),
+        (None, "not NoneType"),
+        (Fault(), "not Fault"),
+        ([Cut()], "not list; call inject() for each fault"),
+    ],
+    # The representation of a function has its address, which differs between the tests' processes.
+    ids=lambda value: getattr(value, "__name__", None) or str(value),
+)
+@pytest.mark.parametrize("target", ["agent", "proxy"])
+def test_inject_refuses_what_is_not_a_fault(target, not_a_fault, reason):
+    injectable = FakeAgent() if target == "agent" else FaultProxy("http://127.0.0.1:1")
+
+    with pytest.raises(TypeError) as caught:
+        injectable.inject(not_a_fault)
+
+    prefix = "fault must be a fault such as Cut(after_events=2) or rate_limited(), "
+    assert str(caught.value) == prefix + reason
+    assert injectable.pending_faults == ()
+
+
+@pytest.mark.parametrize(("times", "kind"), [(0, ValueError), ("2", TypeError)])
+def test_inject_refuses_a_number_of_requests_below_one(times, kind):
+    agent = FakeAgent()
+
+    with pytest.raises(kind, match="times must be"):
+        agent.inject(Cut(), times=times)
+
+    assert agent.pending_faults == ()

@@ -875,6 +875,7 @@ async def handle(client: Client) -> None:
         assert_type(error.search_error, A2AError | None)
     except (TaskFailedError, TaskRejectedError, TaskCanceledError) as error:
         assert_type(error.task, Task)
+        assert_type(error.task_id, str)
     except (TaskAuthRequiredError, TaskInputRequiredError) as error:
         assert_type(error.task, Task)
     except DeadlineExceededError as error:
@@ -889,6 +890,8 @@ async def handle(client: Client) -> None:
     except TaskNotCancelableError as error:
         assert_type(error.state, TaskState | None)
     except A2AError as error:
+        assert_type(error.task, Task | None)
+        assert_type(error.task_id, str | None)
         assert_type(error.message, str)
         assert_type(error.code, int | None)
         assert_type(error.http_status, int | None)
@@ -1001,7 +1004,7 @@ async def survives() -> None:
         assert_type(call.held_until, datetime | None)
         assert_type(await call.resume(timeout=60, poll_interval=1), Answer)
         assert_type(call.stream(), EventStream)
-        await call.forget()
+        await call.dismiss()
     async with client.run(["a", RunItem(key="b", content="c")], run_id="r", rate=50) as run:
         async for result in run:
             assert_type(result, RunResult)

@@ -253,9 +253,9 @@ async def test_a_credential_echoed_in_a_failed_task_is_redacted(state, carrier, 
     error = caught.value
     assert "***" in str(error)
     assert CANARY in error.task.to_json(), "the task stays as the agent sent it"
-    error.task = None
+    del vars(error)["_task"]
     if error.__cause__ is not None:
-        error.__cause__.task = None
+        vars(error.__cause__).pop("_task", None)
     assert shown([*everything_in(error), caplog.text]) == []
 
 

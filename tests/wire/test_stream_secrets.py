@@ -100,7 +100,7 @@ class Echo(FakeNetwork):
 def forget_task(error):
     """Return the task as the agent sent it."""
     while error is not None:
-        error.task = None
+        vars(error).pop("_task", None)
         error = error.__cause__
 
 

@@ -57,10 +57,15 @@ _COMMANDS: Mapping[str, LazyCommand] = {
         _MANY,
         "Send many messages from a file, each once; the same command resumes after a crash.",
     ),
+    "run results": LazyCommand(
+        "run:run_results",
+        _MANY,
+        "Print the result of each line of a run, in the order of the lines, from its journal.",
+    ),
     "resume": LazyCommand(
         "run:resume",
         _MANY,
-        "Resume the calls of a journal that have no outcome, and show the outcome of each.",
+        "Resume the pending calls of a journal, and show the outcome of each.",
     ),
     "doctor": LazyCommand(
         "doctor:doctor",
@@ -76,7 +81,9 @@ _COMMANDS: Mapping[str, LazyCommand] = {
         "demo_server:demo_server", _CHECK, "Run a demo agent on this machine, until Ctrl-C."
     ),
     "server": LazyCommand(
-        "demo_server:server", _CHECK, "Another name of demo-server, of the a2a-cli specification."
+        "demo_server:server",
+        _CHECK,
+        "The same as demo-server, under its name in the a2a-cli specification.",
     ),
     "config": LazyCommand(
         "config:config", _TOOL, "Show the settings in effect, and their sources."

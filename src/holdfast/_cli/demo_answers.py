@@ -41,8 +41,10 @@ def answer_to(text: str) -> str:
             return answer
     quoted = shortened(" ".join(text.split()), _MAX_QUOTED)
     asked = f"You wrote “{quoted}”" if quoted else "Your message has no text"
+    words, characters = len(text.split()), len(text)
+    size = f"{words} word{'' if words == 1 else 's'} and {characters} character"
     return (
-        f"{asked}, {len(text.split())} words and {len(text)} characters. I am the Holdfast demo "
+        f"{asked}, {size}{'' if characters == 1 else 's'}. I am the Holdfast demo "
         "agent: no model thinks behind me, but I stream, fail, stall and ask on request. Send "
         "'help' for the words that I know."
     )

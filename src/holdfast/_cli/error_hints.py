@@ -12,7 +12,9 @@ from holdfast._cli.agent.credentials import RequiredCredential, accepted_credent
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.sanitizer import shortened
+from holdfast._journal.agent_name import addresses_in
 from holdfast._pipeline.interfaces import declared_versions
+from holdfast._policy.deadline import LOST_IN_A_RESTART
 from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.redaction import secrets_in
@@ -24,15 +26,19 @@ if TYPE_CHECKING:
     from holdfast._cli.agent.credentials import CredentialSet
     from holdfast._cli.errors import CommandState
     from holdfast._cli.options.settings import Settings
-    from holdfast.errors import A2AError
+    from holdfast.errors import A2AError, JournalFailure
     from holdfast.types import OAuthFlows, Task
 
 __all__ = [
+    "JOURNAL_HINTS",
+    "SAME_COMMAND",
     "check_connection",
+    "check_journal",
     "check_listener",
     "check_path",
     "check_reference",
     "check_task_id",
+    "choose_key",
     "choose_version",
     "correct_card",
     "declare_extension",
@@ -68,8 +74,31 @@ _VARIABLES = {
 _INTERFACES = "supportedInterfaces["
 _ENDPOINT = "--endpoint URL --transport BINDING in place of --agent-card"
 _CALL_ANOTHER_ADDRESS = f"to call another address: {_ENDPOINT}"
-_NO_SUCH_PATH = frozenset({404, 405, 410})
-"""HTTP statuses of an address without a service, or with one that is not an agent."""
+_NO_SUCH_PATH = frozenset({404, 405, 410, 501})
+"""HTTP statuses of an address without a service, or with one that is not an agent.
+
+A web server for files answers 501 to POST.
+"""
+
+JOURNAL_HINTS: Mapping[JournalFailure, str] = {
+    "full": "make room on the disk of the journal",
+    "locked": "wait until the program that writes to the journal is done, or end it",
+    "read_only": "make the journal and its directory writable",
+    "damaged": "restore an earlier copy of the journal, or have the sqlite3 program recover it: "
+    "another file has no record of what was sent",
+    "untrusted": (
+        "the journal and the files beside it must belong to you, and only you may access them"
+    ),
+    "unreachable": "check the address of the journal, and that its server runs",
+    "forbidden": "grant the role of the journal's address access to the journal's schema",
+    "replaced": "put the journal back where it was: another file has no record of what was sent",
+}
+"""The hint for a journal that cannot be used, by reason."""
+
+SAME_COMMAND = (
+    "run the same command again: it resumes the call, and does not send the message twice"
+)
+"""The hint about an interrupted call with a key."""
 
 _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host name in --agent-card and in the agent's card",
@@ -90,7 +119,9 @@ def resume_task(error: A2AError, state: CommandState) -> str | None:
     """Return how to resume after a timeout."""
     if isinstance(error, errors.OutcomeUnknownError):
         return search_for_message(error, state)
-    task: Task | None = state.task or getattr(error, "task", None)
+    if state.key is not None:
+        return SAME_COMMAND
+    task: Task | None = state.task or error.task
     if task is None and isinstance(error, errors.ReconnectError) and error.task_id is not None:
         return state.resume_command(error.task_id)
     if task is None:
@@ -106,10 +137,25 @@ def search_for_message(error: A2AError, state: CommandState) -> str | None:
         message_id, context_id = error.message_id, error.context_id
     context = ["--context-id", context_id] if context_id else []
     search = state.command("task", "list", *context, "--history", "10", "-o", "json")
+    key = "" if state.key is None else " with another --key"
     return (
-        f"search for message {message_id} with {search}; send it again only if running it "
+        f"search for message {message_id} with {search}; send it again{key} only if running it "
         "twice does no harm"
     )
+
+
+def choose_key(error: A2AError, _state: CommandState) -> str | None:
+    """Return how to send a message whose key was used for another message or agent."""
+    other_agent = cast("errors.KeyConflictError", error).other_agent
+    if other_agent is not None:
+        agent = shlex.quote(masked_reference(addresses_in(other_agent)[0]))
+        return f"pass another --key, or name the agent that the key was used for: -a {agent}"
+    return "pass another --key, or the message that the key was used for"
+
+
+def check_journal(error: A2AError, _state: CommandState) -> str | None:
+    """Return what to do about a journal that cannot be used."""
+    return JOURNAL_HINTS.get(cast("errors.JournalError", error).reason)
 
 
 def may_have_run(error: A2AError, state: CommandState) -> bool:
@@ -387,10 +433,7 @@ def check_task_id(_error: A2AError, state: CommandState) -> str | None:
     if state.asks_for_config:
         return "check the ids of the task and of the configuration, and that both are this agent's"
     if state.task is not None:
-        return (
-            f"the agent no longer knows task {state.task.id}: an agent that keeps its tasks in "
-            "memory loses them when it restarts"
-        )
+        return f"the agent no longer knows task {state.task.id}: {LOST_IN_A_RESTART}"
     return (
         "check the task's id, and that the task is this agent's; an agent may lose its tasks "
         "when it restarts"

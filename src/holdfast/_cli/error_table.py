@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast import errors
 from holdfast._cli import error_hints as hints
-from holdfast._cli.errors import AUTH, FAILURE, TIMEOUT, UNREACHABLE, Failure, one_line
+from holdfast._cli.errors import (
+    AUTH,
+    FAILURE,
+    KEY_CONFLICT,
+    TIMEOUT,
+    UNREACHABLE,
+    Failure,
+    one_line,
+)
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._pipeline.interfaces import CHECK_ADDRESS
+from holdfast._policy.deadline import LOST_IN_A_RESTART
 from holdfast._wire.security import ADVICE
 
 if TYPE_CHECKING:
@@ -97,10 +106,17 @@ def _plain_message(error: A2AError, _state: CommandState) -> str:
 
 def _lost_stream_message(error: A2AError, state: CommandState) -> str:
     """Return the error of a stream without the call that resumes it, which the hint replaces."""
-    copied, task_id = copy.copy(error), getattr(error, "task_id", None)
+    copied, task_id = copy.copy(error), error.task_id
     copied.message = error.message.replace(
         f"; resume later with subscribe_to_task({task_id!r})", ""
     )
+    return _plain_message(copied, state)
+
+
+def _lost_task_message(error: A2AError, state: CommandState) -> str:
+    """Return the error of a missing task without the usual reason, which the hint states."""
+    copied = copy.copy(error)
+    copied.message = error.message.replace(f"; {LOST_IN_A_RESTART}", "")
     return _plain_message(copied, state)
 
 
@@ -123,6 +139,11 @@ def _timed_out_message(error: A2AError, state: CommandState) -> str:
     if state.card is None:
         reference = masked_reference(str(state.reference))
         return f"{limit}; the agent card of {reference} had not arrived{_since_then(error)}"
+    if state.key is not None and not state.may_have_been_sent:
+        return (
+            f"{limit}; the earlier call of the key {state.key!r} has not ended, and another "
+            "process may hold it"
+        )
     return limit
 
 
@@ -161,6 +182,11 @@ def _reply_lost_message(error: A2AError, _state: CommandState) -> str:
             "recorded"
         )
     return f"the outcome of message {message_id} is unknown: {reason}; it was not sent again"
+
+
+def _key_conflict_message(error: A2AError, _state: CommandState) -> str:
+    """Say what the key was used for, without what a program would do about it."""
+    return error.message.rpartition(": ")[0]
 
 
 def _without_credentials_message(error: A2AError, _state: CommandState) -> str:
@@ -278,6 +304,14 @@ _ROWS = (
     ),
     _Row(errors.CallEndedError, "HOLDFAST_ERR_CALL_ENDED"),
     _Row(
+        errors.KeyConflictError,
+        "HOLDFAST_ERR_KEY_CONFLICT",
+        KEY_CONFLICT,
+        hint=hints.choose_key,
+        message=_key_conflict_message,
+    ),
+    _Row(errors.JournalError, "HOLDFAST_ERR_JOURNAL", hint=hints.check_journal),
+    _Row(
         errors.ReconnectError,
         "HOLDFAST_ERR_STREAM_LOST",
         message=_lost_stream_message,
@@ -357,7 +391,7 @@ _ROWS = (
         message=_http_message,
     ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
-    _Row(errors.TaskNotFoundError, hint=hints.check_task_id),
+    _Row(errors.TaskNotFoundError, hint=hints.check_task_id, message=_lost_task_message),
     _Row(errors.TaskNotCancelableError, message=_state_message),
     _Row(errors.A2AError, hint=hints.choose_version),
 )

@@ -20,6 +20,7 @@ __all__ = [
     "CLOSED_PIPE",
     "FAILURE",
     "INTERRUPTED",
+    "KEY_CONFLICT",
     "TIMEOUT",
     "UNREACHABLE",
     "USAGE",
@@ -37,6 +38,9 @@ __all__ = [
 
 FAILURE, USAGE, UNREACHABLE, AUTH, TIMEOUT = 1, 2, 3, 4, 5
 """Exit codes (a2a-cli 11.6)."""
+
+KEY_CONFLICT = 6
+"""Exit code if the key was used for another message or agent; no code of the specification."""
 
 INTERRUPTED, CLOSED_PIPE = 130, 141
 """Exit codes of shells for a program that SIGINT or SIGPIPE ended."""
@@ -106,6 +110,9 @@ class CommandState(Protocol):
 
     @property
     def continues(self) -> bool: ...
+
+    @property
+    def key(self) -> str | None: ...
 
     @property
     def asks_for_config(self) -> bool: ...

@@ -123,6 +123,8 @@ def execute(
     can_follow: bool = False,
     needs_card: bool = False,
     output: Output | None = None,
+    journal: str | None = None,
+    key: str | None = None,
 ) -> int:
     """Run an action against the agent, and report its failure, if it fails.
 
@@ -132,9 +134,12 @@ def execute(
         can_follow: Whether ``--stream`` has an effect.
         needs_card: Whether it requires the agent's card, and not only an interface.
         output: Where results are shown; that of the options if left out.
+        journal: The journal that records the message; None for none.
+        key: The key of the message in the journal; None for none.
 
     Raises:
         click.UsageError: The options are invalid.
+        CommandError: The agent is in a catalog, and cannot be found there.
     """
     environment: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
@@ -144,12 +149,17 @@ def execute(
         raise click.UsageError(_NEEDS_CARD, ctx)
     output = output or output_for(settings.output, settings)
     announce(ctx, output, settings)
-    reference = reference_of(ctx, settings)
+    # The journal names the agent by it, whatever the working directory is.
+    reference = reference_of(ctx, settings, absolute=journal is not None)
     settings = bind(ctx, settings, reference, output)
+    records = None
+    if journal is not None:
+        from holdfast._cli.batch.session import journal_at  # most commands have none
+
+        records = journal_at(journal)
     with Diagnostics(output, enabled=settings.debug):
-        return perform(
-            environment, Session(environment, settings, reference, output), output, action
-        )
+        session = Session(environment, settings, reference, output, journal=records, key=key)
+        return perform(environment, session, output, action)
 
 
 def announce(ctx: click.Context, output: Output, settings: Settings | None = None) -> None:
@@ -256,20 +266,32 @@ def _interrupted(session: Session, output: Output) -> None:
     """Show how to resume after Ctrl-C: the agent is not informed of it."""
     if session.task is not None:
         _complete_output(session.task, output)
-        output.emit(Notice.hint(session.resume_command(session.task.id)))
+        if session.key is None:
+            output.emit(Notice.hint(session.resume_command(session.task.id)))
+    elif session.key is not None and not session.awaits_card and not session.may_have_been_sent:
+        output.emit(
+            Notice.warning(
+                f"interrupted while waiting for the earlier call of the key {session.key!r}; "
+                "nothing was sent"
+            )
+        )
     elif session.message_id is not None:
         output.emit(
             Notice.warning(
                 f"message {session.message_id} was in flight; the agent may have received it"
             )
         )
-    elif session.awaits_card:
+    elif session.awaits_card and not session.has_many_calls:
         reference = masked_reference(str(session.reference))
         output.emit(
             Notice.warning(
                 f"interrupted while waiting for the agent card of {reference}; nothing was sent"
             )
         )
+    if session.key is not None:
+        from holdfast._cli.error_hints import SAME_COMMAND  # most commands do not need it
+
+        output.emit(Notice.hint(SAME_COMMAND))
 
 
 def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:

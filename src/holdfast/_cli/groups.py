@@ -294,6 +294,14 @@ class LazyGroup(HelpfulGroup):
         self._lazy = lazy
         self.commands = _Commands(lazy)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name, by one word or by two."""
+        if (name := " ".join(args[:2])) in self._lazy and args[1:]:
+            args = [name, *args[2:]]
+        return super().resolve_command(ctx, args)
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002  the base names it

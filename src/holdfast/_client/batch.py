@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar, cast
 
 import msgspec
 
 from holdfast._aio.async_only import AsyncOnly
 from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._aio.closing import ClosingContext
-from holdfast._arguments import check_not_empty
+from holdfast._arguments import check_key
 from holdfast._client.answer import Answer, input_required
-from holdfast._client.content import Content, to_message
-from holdfast.errors import A2AError
+from holdfast._client.content import Content, to_user_message
+from holdfast.errors import A2AError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -30,12 +30,19 @@ __all__ = ["BulkRun", "RunItem", "RunResult"]
 
 T = TypeVar("T")
 
+_DEFERRAL_S = 2.0
+"""In a shared run, seconds until a call that another process holds is looked up again."""
+
+_MAX_DEFERRED = 1000
+"""Number of deferred calls at which no further message is read until one of them has ended."""
+
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a bulk run, with its key.
 
     Attributes:
-        key: Identifies the message in results and in the journal. Use the same key in every run.
+        key: Identifies the message in results and in the journal, 1 to 512 characters without
+            control characters. Use the same key in every run.
         content: The message.
     """
 
@@ -43,7 +50,7 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     content: Content
 
     def __post_init__(self) -> None:
-        check_not_empty("key", self.key)
+        check_key(self.key)
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +87,11 @@ class BulkRun(ClosingContext, AsyncOnly):
     while fewer than ``concurrency`` are in flight. If the messages come from an async generator,
     the run closes the generator when it ends. To stop early, call `close`, or use the run as an
     async context manager.
+
+    Attributes:
+        left_to_others: Number of messages without a result here, because another process of a
+            shared run has finished their calls.
+        on_left: Called with the key of each such message; None, the default, for nothing.
     """
 
     def __init__(
@@ -102,9 +114,13 @@ class BulkRun(ClosingContext, AsyncOnly):
         self._is_stopped = False
         self._is_being_read = False
         self._reader: asyncio.Task[RunItem | None] | None = None
-        self._in_flight: set[asyncio.Task[RunResult]] = set()
+        self._in_flight: set[asyncio.Task[RunResult | None]] = set()
         self._results: deque[RunResult] = deque()
         self._fatal_error: BaseException | None = None
+        self._is_exhausted = False
+        self._deferred: deque[tuple[float, RunItem]] = deque()  # held by others, each with a time
+        self.left_to_others = 0
+        self.on_left: Callable[[str], None] | None = None
 
     @property
     def in_flight(self) -> int:
@@ -167,6 +183,7 @@ class BulkRun(ClosingContext, AsyncOnly):
         await asyncio.gather(*tasks, return_exceptions=True)
         self._reader = self._fatal_error = None
         self._in_flight.clear()
+        self._deferred.clear()
         self._results.clear()
         await self._items.aclose()
 
@@ -195,24 +212,33 @@ class BulkRun(ClosingContext, AsyncOnly):
             self._reader = None
             item = self._outcome(reader)
             if item is None:
-                self._is_stopped = True
+                self._is_exhausted = True
             elif not self._is_stopped:  # stop() was called while the item waited for its turn
                 self._in_flight.add(asyncio.create_task(self._run_item(item)))
 
     def _start_reader(self) -> asyncio.Task[RunItem | None] | None:
         """Return the task that reads the next message; None while all slots are in use."""
-        has_room = not self._is_stopped and len(self._in_flight) < self._concurrency
-        if self._reader is None and has_room:
+        has_more = not self._is_stopped and (not self._is_exhausted or self._deferred)
+        has_room = len(self._in_flight) < self._concurrency
+        if self._reader is None and has_more and has_room:
             self._reader = asyncio.create_task(self._next_item())
         return self._reader
 
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
+        if self._deferred and self._is_turn_of_deferred(loop.time()):
+            due, deferred = self._deferred.popleft()
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            return deferred
         item = await reject_self_cancellation(anext(self._items, None))
         if item is not None and self._interval_s and not await self._was_sent(item):
             await asyncio.sleep(max(0.0, self._next_send_at - loop.time()))
             self._next_send_at = max(self._next_send_at, loop.time()) + self._interval_s
         return item
+
+    def _is_turn_of_deferred(self, now: float) -> bool:
+        is_due = self._deferred[0][0] <= now
+        return is_due or self._is_exhausted or len(self._deferred) >= _MAX_DEFERRED
 
     async def _was_sent(self, item: RunItem) -> bool:
         """Return whether an earlier run has sent the message, so that the rate does not apply."""
@@ -230,18 +256,22 @@ class BulkRun(ClosingContext, AsyncOnly):
 
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
-    async def _run_item(self, item: RunItem) -> RunResult:
+    async def _run_item(self, item: RunItem) -> RunResult | None:
         return await reject_self_cancellation(self._send_or_resume(item))
 
-    async def _send_or_resume(self, item: RunItem) -> RunResult:
+    async def _send_or_resume(self, item: RunItem) -> RunResult | None:
+        """Return the result of a message; None if it is left to another process for now."""
         clock, key = asyncio.get_running_loop().time, item.key
         started_at = clock()
         try:
-            message = to_message(item.content, new_id="")
+            message = to_user_message(item.content, new_id="")
             message.to_json()
         except (ValueError, TypeError) as invalid:
             return RunResult(key=key, error=invalid, duration=clock() - started_at)
         keyed = None if self._keys is None else self._keys.call(key)
+        if keyed is not None and (reason := await keyed.left_to_others(message)) is not None:
+            self._leave(item, reason)
+            return None
         scope, observed = self._begin(keyed)
         answer: Answer | None = None
         error: A2AError | None = None
@@ -251,6 +281,9 @@ class BulkRun(ClosingContext, AsyncOnly):
                 if answer.task is not None and answer.needs_input:
                     raise input_required(answer.task, answer.question)
         except A2AError as failure:
+            if self._is_left_to_others(failure):
+                self._leave(item, failure.reason)
+                return None
             answer, error = None, failure
         earlier = None if keyed is None else keyed.earlier
         return RunResult(
@@ -261,6 +294,26 @@ class BulkRun(ClosingContext, AsyncOnly):
             was_resumed=earlier is not None,
             agent=None if earlier is None else earlier.agent,
         )
+
+    def _is_left_to_others(self, error: A2AError) -> TypeGuard[JournalError]:
+        """Return whether another process has begun the call meanwhile, in a shared run."""
+        return (
+            self._keys is not None
+            and self._keys.is_shared
+            and isinstance(error, JournalError)
+            and error.executed is False
+            and error.reason in {"held", "finished"}
+        )
+
+    def _leave(self, item: RunItem, reason: str) -> None:
+        """Leave a message to the process that has it; after a while, see whether it crashed."""
+        if reason == "held":
+            due = asyncio.get_running_loop().time() + _DEFERRAL_S
+            self._deferred.append((due, item))
+            return
+        self.left_to_others += 1
+        if self.on_left is not None:
+            self.on_left(item.key)
 
 
 async def _items(

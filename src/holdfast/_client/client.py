@@ -28,7 +28,7 @@ from holdfast._arguments import (
 )
 from holdfast._client.cancel_request import may_have_run_before, request_cancel
 from holdfast._client.circuit import Circuit
-from holdfast._client.content import to_message
+from holdfast._client.content import to_user_message
 from holdfast._client.core import ClientCore, is_terminal
 from holdfast._client.event_stream import EventStream
 from holdfast._client.options import check_call_options
@@ -40,7 +40,7 @@ from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
 from holdfast._model.redacted_repr import short_repr
 from holdfast._model.sendable import check_sendable
-from holdfast._model.settings import check_count, check_kind
+from holdfast._model.settings import check_count, check_kind, explains_unknown_options
 from holdfast.errors import (
     CancelUnconfirmedError,
     DeadlineExceededError,
@@ -88,7 +88,15 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import AgentCard, AgentInterface
 
-__all__ = ["Client", "asking", "chosen_interface", "new_client", "streaming", "subscribing"]
+__all__ = [
+    "Client",
+    "asking",
+    "chosen_interface",
+    "journaling_of",
+    "new_client",
+    "streaming",
+    "subscribing",
+]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -155,7 +163,7 @@ class Client(ClosingContext):
         added = check_hooks("consumers", (consumer,), "__call__")
         self._core.hooks.consumers += added
 
-    async def add_request_middleware(self, interceptor: Interceptor) -> None:
+    async def add_interceptor(self, interceptor: Interceptor) -> None:
         """Add an interceptor behind the present ones, for calls that begin afterwards.
 
         An `AuthInterceptor` becomes the source of credentials; they are sent only to the origins
@@ -171,6 +179,18 @@ class Client(ClosingContext):
         added = check_interceptors((interceptor,))
         self._core.add_interceptors(added)
 
+    async def add_request_middleware(self, interceptor: Interceptor) -> None:
+        """Add an interceptor; the same as `add_interceptor`.
+
+        Args:
+            interceptor: An `Interceptor`, whose methods are called before and after each call.
+
+        Raises:
+            ValueError: The client has another source of credentials already.
+            TypeError: The argument is not an interceptor.
+        """
+        await self.add_interceptor(interceptor)
+
     # ── State ────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -185,6 +205,7 @@ class Client(ClosingContext):
 
     # ── The card ─────────────────────────────────────────────────────────────────────────────
 
+    @explains_unknown_options()
     async def agent_card(self, *, timeout: float | None = None) -> AgentCard:
         """Return the agent's card, from the cache while it is fresh.
 
@@ -217,6 +238,7 @@ class Client(ClosingContext):
         """
         return self._core.card_document
 
+    @explains_unknown_options()
     async def discover(self, *, timeout: float | None = None) -> AgentCard:
         """Return the agent's card; the same as `agent_card`.
 
@@ -249,11 +271,13 @@ class Client(ClosingContext):
 
     # ── Pending calls ────────────────────────────────────────────────────────────────────────
 
+    @explains_unknown_options()
     async def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
-        """Return the calls to this agent that have no outcome in the journal, oldest first.
+        """Return the calls to this agent that have no known outcome in the journal, oldest first.
 
         They include calls that a client is working on (`PendingCall.is_held`), this client among
-        them, and calls whose record is damaged (`PendingCall.damage`), which cannot be resumed.
+        them, calls whose task an earlier search did not find (`PendingCall.is_unknown`), and calls
+        whose record is damaged (`PendingCall.damage`), which cannot be resumed.
         A call whose task waits for input (INPUT_REQUIRED) has an outcome, so it is not pending.
 
         Args:
@@ -277,7 +301,7 @@ class Client(ClosingContext):
             check_not_empty("message_id", message_id)
         from holdfast._client.pending import PendingCall  # not needed without a journal
 
-        journaling = self._journaling("pending()")
+        journaling = self._core.journaling_for("pending()")
         return [
             PendingCall(record, self._core, journaling)
             for record in await journaling.unfinished(message_id)
@@ -294,7 +318,9 @@ class Client(ClosingContext):
 
         The failure of one call is in its outcome, and does not end the iteration. No message is
         sent again. A call is finished in the journal once its outcome is yielded: if the caller
-        stops iterating earlier, or the call times out, it stays pending.
+        stops iterating earlier, or the call times out, it stays pending. So does a call whose
+        outcome is an `OutcomeUnknownError`, until its task is found or `PendingCall.dismiss` ends
+        it; such calls come last, and each is searched for once.
 
         Args:
             concurrency: Calls to resume at the same time, at most; at least 1, 8 by default.
@@ -319,7 +345,7 @@ class Client(ClosingContext):
         """
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
-        journaling = self._journaling("resume_pending()")
+        journaling = self._core.journaling_for("resume_pending()")
         check_call_options(options, method=Client.resume_pending)
         from holdfast._client.pending import resume_all  # not needed without a journal
 
@@ -330,13 +356,6 @@ class Client(ClosingContext):
             poll_interval=poll_interval,
             options=options,
         )
-
-    def _journaling(self, feature: str) -> Journaling:
-        journaling = self._core.journaling
-        if journaling is None:
-            text = f"{feature} needs a journal; pass one as connect(journal=…)"
-            raise ValueError(text)
-        return journaling
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -384,11 +403,12 @@ class Client(ClosingContext):
                 timeout expires, before the task is terminal or needs input. The call does not
                 wait: the client cancels the task in the background, as `stream_message` describes.
                 False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -481,11 +501,12 @@ class Client(ClosingContext):
                 default, any if empty.
             push_notification_config: Configuration with which the agent sends updates of the task;
                 the client's own by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -548,7 +569,7 @@ class Client(ClosingContext):
                     request.message,
                     scope.deadline,
                     send=send,
-                    earlier=lambda call: call.result(scope),
+                    earlier=lambda call: call.result(request, scope),
                 )
             if scope.consumers:
                 task = result if isinstance(result, Task) else None
@@ -563,6 +584,7 @@ class Client(ClosingContext):
         concurrency: int = 32,
         rate: float | None = None,
         poll_interval: float = 2.0,
+        shared: bool = False,
         **options: Unpack[SendOptions],
     ) -> BulkRun:
         """Send many messages, a few at a time, and yield the result of each as it arrives.
@@ -574,7 +596,8 @@ class Client(ClosingContext):
         stores messages (``SqliteJournal(path, store_messages=True)``). Otherwise its task is
         fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
         or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
-        the same ``run_id`` share the work, and each yields every result. If another message was
+        the same ``run_id`` share the work, and each yields every result; if they are ``shared``,
+        each yields the results of the messages that it sent or resumed. If another message was
         sent under the key of a message, its result is a `KeyConflictError`. If the agent asks
         a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
         hook ends the run.
@@ -591,6 +614,9 @@ class Client(ClosingContext):
                 for no limit. Messages that an earlier run sent are not delayed.
             poll_interval: Seconds between two polls of a task; the first polls are quicker; more
                 than 0, 2 by default.
+            shared: Whether several processes share the run: messages that another process has
+                sent are left to that process, without a result here, and resumed if it crashed.
+                The run ends when all messages have ended. False by default; needs a ``run_id``.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -601,7 +627,8 @@ class Client(ClosingContext):
             The results, in the order in which they arrive; nothing is sent before the iteration.
 
         Raises:
-            ValueError: A number is out of range, or there is a ``run_id`` and no journal.
+            ValueError: A number is out of range, there is a ``run_id`` and no journal, or the run
+                is shared and has no ``run_id``.
             TypeError: An argument of another type.
 
         Example:
@@ -617,12 +644,17 @@ class Client(ClosingContext):
         if rate is not None:
             check_rate("rate", rate)
         check_call_options(options, sends=True, method=Client.run)
+        check_kind("shared", shared, bool)
         keys = None
+        if shared and run_id is None:
+            text = "a shared run needs a run_id, the same in all its processes"
+            raise ValueError(text)
         if run_id is not None:
             check_not_empty("run_id", run_id)
             from holdfast._client.keyed_calls import KeySpace  # not needed without a journal
 
-            keys = KeySpace(self._core, self._journaling("run_id"), run_id)
+            journaling = self._core.journaling_for("run_id")
+            keys = KeySpace(self._core, journaling, run_id, is_shared=shared)
 
         def begin(keyed: KeyedCall | None) -> tuple[CallScope, ObservedCall]:
             scope = self._core.begin("call", options, sends=True, method=Client.run)
@@ -693,11 +725,12 @@ class Client(ClosingContext):
                 sent by then is not sent. A call that is recorded in a journal is held until then:
                 a canceled task ends it, otherwise it stays pending; a call that another process
                 has taken over is not canceled. False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -790,7 +823,7 @@ class Client(ClosingContext):
                 message_metadata=message_metadata,
             )
             return EventStream(calls, sends)
-        first = to_message(
+        first = to_user_message(
             message,
             new_id=self._core.env.new_id(),
             task_id=task_id,
@@ -803,6 +836,7 @@ class Client(ClosingContext):
         tool_loop = ToolLoop(tools, self._core, calls)
         return EventStream(calls, partial(tool_loop.begin, first, send))
 
+    @explains_unknown_options()
     def conversation(
         self,
         *,
@@ -1521,6 +1555,11 @@ async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> Ag
     """
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
     return await core.chosen_interface(core.begin("call", options))
+
+
+def journaling_of(client: Client) -> Journaling | None:
+    """Return what records the calls of a client; None without a journal."""
+    return client._core.journaling  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def streaming(

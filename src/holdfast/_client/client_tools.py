@@ -18,7 +18,7 @@ from holdfast._aio.semaphore import FifoSemaphore
 from holdfast._arguments import check_items, check_kind
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.tools import Tool
-from holdfast._model.settings import check_count
+from holdfast._model.settings import check_count, explains_unknown_options
 from holdfast._policy.deadline import callback_deadline_error
 from holdfast._wire.client_tools import (
     CLIENT_TOOLS,
@@ -90,6 +90,7 @@ class ClientTools:
             positive.
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         functions: Iterable[Callable[..., Any]],

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast._aio.per_loop import PerLoop
+from holdfast._arguments import explains_unknown_options
 from holdfast._client.client import Client, new_client
 from holdfast._client.core import ClientCore
 from holdfast._client.options import CALL_TIMEOUT, CARD_TTL
-from holdfast._client.settings import check_connect_options, explains_unknown_options
+from holdfast._client.settings import OTHER_OPTIONS, check_connect_options
 from holdfast._client.targets import (
     AgentTarget,
     as_targets,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "connect"]
 
 
-@explains_unknown_options
+@explains_unknown_options(OTHER_OPTIONS)
 def connect(
     agent: AgentTarget | Sequence[AgentTarget],
     *,

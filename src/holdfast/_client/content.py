@@ -39,6 +39,7 @@ __all__ = [
     "regular_bytes",
     "text_part",
     "to_message",
+    "to_user_message",
     "url_part",
 ]
 
@@ -263,6 +264,39 @@ def to_message(
         if added_metadata
         else message.metadata,
     )
+
+
+def to_user_message(
+    content: Content,
+    *,
+    new_id: str,
+    task_id: str | None = None,
+    context_id: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Message:
+    """Return a complete message for a client to send; agents refuse one with the role AGENT.
+
+    Args:
+        content: The content, as for `to_message`.
+        new_id: Id for a message that has none.
+        task_id: Id of the task that the message continues; none by default.
+        context_id: Id of the conversation that the message belongs to; none by default.
+        metadata: A JSON object to add to the message's own metadata; none by default.
+
+    Raises:
+        ValueError: The role is AGENT; or as for `to_message`.
+        TypeError: The content is of another type.
+    """
+    message = to_message(
+        content, new_id=new_id, task_id=task_id, context_id=context_id, metadata=metadata
+    )
+    if message.role is Role.AGENT:
+        text = (
+            "the message has the role AGENT, which only an agent sends; pass Role.USER, or leave "
+            "the role out; to forward a message of an agent, pass its parts"
+        )
+        raise ValueError(text)
+    return message
 
 
 def _from_content(content: object) -> Message:

@@ -25,7 +25,7 @@ from holdfast._aio.callbacks import gather_bounded, reject_self_cancellation
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_json_object
 from holdfast._client.client_tools import ToolLoop, ToolTranscript, add_tools_extension
-from holdfast._client.content import Content, to_message
+from holdfast._client.content import Content, to_user_message
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.streams import StreamCalls
@@ -34,10 +34,10 @@ from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
-    DeadlineExceededError,
     TaskAuthRequiredError,
     TaskInputRequiredError,
     TaskInterruptedError,
+    note_task,
 )
 from holdfast.types import Task, TaskState
 
@@ -187,11 +187,12 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -261,11 +262,12 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, as `Client.stream_message` does
                 in the background. False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -279,7 +281,7 @@ class Conversation:
             TypeError: An argument of another type.
         """
         self._update()
-        first = to_message(
+        first = to_user_message(
             message,
             new_id=self._core.env.new_id(),
             context_id=self._context_id,
@@ -459,8 +461,7 @@ class Conversation:
                 task = await calls.get_task(task.id)
             except A2AError as error:
                 error.executed = False  # the message was not sent
-                if isinstance(error, DeadlineExceededError) and error.task is None:
-                    error.task = task
+                note_task(error, task)
                 raise
             self._task, self._last_reply, self._may_have_replied = task, task, False
         return None if task.state.is_terminal else task
@@ -568,7 +569,7 @@ class _Replies:
         interruption = Interruption(task=task)
         if self._reply_count >= self._max_turns:
             bound = self._max_turns
-            reason = f"{bound} replies were not enough" if bound else "no hook may reply"
+            reason = f"{bound} replies were not enough" if bound else "no handler may reply"
             raise interruption.to_error(f"{reason} (max_turns={bound})")
         reply = await self._call_hook(hook, interruption)
         if reply is not None and task.state is TaskState.AUTH_REQUIRED:
@@ -587,17 +588,18 @@ class _Replies:
         if self._input_timeout is not None and now + self._input_timeout < deadline.at:
             seconds = self._input_timeout
             deadline = Deadline(name="input", timeout=seconds, at=now + seconds)
-        deadline_error = callback_deadline_error("the hook did not reply", deadline, task)
+        handler = _handler_of(task)
+        deadline_error = callback_deadline_error(f"{handler} did not reply", deadline, task)
 
         async def call() -> Content | None:
             result = hook(interruption)
             return await result if inspect.isawaitable(result) else result
 
         async def wait() -> Message | None:
-            (reply,) = await gather_bounded([("a hook", reject_self_cancellation(call()))])
+            (reply,) = await gather_bounded([(handler, reject_self_cancellation(call()))])
             if reply is None:
                 return None
-            return to_message(
+            return to_user_message(
                 reply, new_id=self._new_id(), task_id=task.id, context_id=task.context_id
             )
 
@@ -606,15 +608,24 @@ class _Replies:
         except TaskInterruptedError as error:
             if error.task.id == task.id:
                 raise  # the hook passes the interruption on: see Interruption.to_error
-            raise interruption.to_error(_hook_failure(error)) from error
+            raise interruption.to_error(_handler_failure(task, error)) from error
         except Exception as error:
-            raise interruption.to_error(
-                deadline_error.message if error is deadline_error else _hook_failure(error)
-            ) from error
+            is_late = error is deadline_error
+            reason = deadline_error.message if is_late else _handler_failure(task, error)
+            raise interruption.to_error(reason) from error
 
 
-def _hook_failure(error: Exception) -> str:
-    return f"the hook failed: {type(error).__name__}{f': {error}' if str(error) else ''}"
+_INPUT_HANDLER = "the input handler (on_input)"
+
+
+def _handler_of(task: Task) -> str:
+    is_authorization = task.state is TaskState.AUTH_REQUIRED
+    return "the authorization handler (on_auth)" if is_authorization else _INPUT_HANDLER
+
+
+def _handler_failure(task: Task, error: Exception) -> str:
+    text = f": {error}" if str(error) else ""
+    return f"{_handler_of(task)} failed: {type(error).__name__}{text}"
 
 
 def _now() -> float:

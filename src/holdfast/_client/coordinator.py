@@ -10,9 +10,16 @@ import msgspec
 
 from holdfast._aio.closing import ClosingContext, close_in_turn, raise_first
 from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_items, check_not_empty, check_options, check_seconds
+from holdfast._arguments import (
+    MAX_KEY_LENGTH,
+    check_items,
+    check_key,
+    check_not_empty,
+    check_options,
+    check_seconds,
+)
 from holdfast._client.client import asking
-from holdfast._client.content import Content, to_message
+from holdfast._client.content import Content, to_user_message
 from holdfast._client.fan_out import FanOut
 from holdfast._client.named_agent import (
     AgentHealth,
@@ -250,11 +257,12 @@ class Coordinator(ClosingContext):
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -277,7 +285,7 @@ class Coordinator(ClosingContext):
         """
         self._check_open()
         return await self._agent(agent).ask(
-            to_message(message, new_id=""),
+            to_user_message(message, new_id=""),
             options,
             admission=self._admission,
             queue=AdmissionQueue(),
@@ -319,11 +327,13 @@ class Coordinator(ClosingContext):
                 because of a deadline or because it is closed, before they are terminal or need
                 input. It delays no result: each client cancels its task in the background, as
                 `Client.stream_message` describes. False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and the earlier result is returned. The call to each agent has the key, a slash
-                and the name of the agent; no agent may then occur more than once.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once by each agent: if the journal has a call of the key, from this process or
+                another one, nothing is sent, and the result of that call is returned. Only
+                ``on_unknown="resend"`` or ``"resend_if_absent"`` may send the message again, if
+                its outcome is unknown. The key of the call to each agent is this key, a slash and
+                the name of the agent; so no agent may occur more than once.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -357,9 +367,8 @@ class Coordinator(ClosingContext):
         requests = self._requests(message, agents)
         if len(requests) < min_results:
             raise _too_few_requests(min_results, len(requests), has_agents=bool(self._agents))
-        if key is not None and len({agent.name for agent, _ in requests}) < len(requests):
-            text = "with a key, no agent may occur more than once; pass keys to delegate() instead"
-            raise ValueError(text)
+        if key is not None:
+            _check_keys(key, [agent.name for agent, _ in requests])
         for agent, first in requests[:1]:
             asking(agent.client, first, options, key=key)  # invalid options raise here
         queue = AdmissionQueue()
@@ -415,7 +424,9 @@ class Coordinator(ClosingContext):
         if agents is not None:
             text = "agents= cannot be combined with pairs, which name their agents"
             raise ValueError(text)
-        requests = [(self._agent(name), to_message(content, new_id="")) for name, content in pairs]
+        requests = [
+            (self._agent(name), to_user_message(content, new_id="")) for name, content in pairs
+        ]
         message_ids: set[str] = set()
         for _, own_message in requests:
             if own_message.message_id and own_message.message_id in message_ids:
@@ -435,7 +446,7 @@ class Coordinator(ClosingContext):
             TypeError: The content is not a message.
         """
         try:
-            return to_message(content, new_id="")
+            return to_user_message(content, new_id="")
         except (ValueError, TypeError):
             if not isinstance(content, Mapping) or content.keys().isdisjoint(self._agents):
                 raise
@@ -539,6 +550,26 @@ def _content_or_pairs(
             text = f"each pair is an agent's name and a message; one has {len(pair)} members"
             raise ValueError(text)
     return "", members
+
+
+def _check_keys(key: str, names: Sequence[str]) -> None:
+    """Check the key of a fan-out, from which each agent's call gets a key with the agent's name.
+
+    Raises:
+        ValueError: The key is not valid, is too long with a name, or an agent occurs twice.
+        TypeError: The key is not a string.
+    """
+    check_key(key)
+    if len(set(names)) < len(names):
+        text = "with a key, no agent may occur more than once; pass keys to delegate() instead"
+        raise ValueError(text)
+    longest = max((f"{key}/{name}" for name in names), key=len, default=key)
+    if len(longest) > MAX_KEY_LENGTH:
+        text = (
+            f"key must have at most {MAX_KEY_LENGTH - len(longest) + len(key)} characters, not "
+            f"{len(key)}: with a slash and the name of an agent, at most {MAX_KEY_LENGTH}"
+        )
+        raise ValueError(text)
 
 
 def _too_few_requests(

@@ -28,7 +28,7 @@ from holdfast._arguments import (
 from holdfast._auth.providers import one_provider
 from holdfast._client.abandoned_calls import AbandonedCalls
 from holdfast._client.call_scope import CallScope
-from holdfast._client.content import Content, to_message
+from holdfast._client.content import Content, to_user_message
 from holdfast._client.options import CallOptions, SendOptions, check_call_options
 from holdfast._model.card_checks import check_card
 from holdfast._model.operations import (
@@ -330,13 +330,25 @@ class ClientCore:
         if key is None:
             return scope
         check_key(key)
-        if self.journaling is None:
-            text = "key= needs a journal; pass one as connect(journal=…)"
-            raise ValueError(text)
+        journaling = self.journaling_for("key=")
         from holdfast._client.keyed_calls import KeySpace  # not needed without a journal
 
-        keyed = KeySpace(self, self.journaling, None).call(key)
+        keyed = KeySpace(self, journaling, None).call(key)
         return msgspec.structs.replace(scope, keyed=keyed)
+
+    def journaling_for(self, feature: str) -> Journaling:
+        """Return what records calls, for a feature that needs a journal.
+
+        Raises:
+            ValueError: There is no journal.
+        """
+        if self.journaling is None:
+            text = (
+                f"{feature} needs a journal; pass one as connect(…, journal=…) or "
+                "Coordinator(…, journal=…)"
+            )
+            raise ValueError(text)
+        return self.journaling
 
     def configuration(
         self,
@@ -509,7 +521,7 @@ class ClientCore:
             configuration: The configuration of the message; the client's own if left out.
             message_metadata: The metadata of the message.
         """
-        message = to_message(
+        message = to_user_message(
             content,
             new_id=self.env.new_id(),
             task_id=task_id,

@@ -11,7 +11,7 @@ from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._client.abandoned_calls import AbandonedCall
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._model.redacted_repr import short_repr
-from holdfast._model.settings import check_kind
+from holdfast._model.settings import check_kind, explains_unknown_options
 from holdfast._stream.text import TextChanges, TextDeltas
 from holdfast.errors import A2AError, DeadlineExceededError
 
@@ -427,6 +427,7 @@ class EventStream(AsyncOnly):
         """
         return self._source is not None and self._source.gap
 
+    @explains_unknown_options()
     def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
         """Iterate over the changes of the answer's text: `TextDelta` and `TextReset`.
 
@@ -459,6 +460,7 @@ class EventStream(AsyncOnly):
         """
         return self._text_iteration(raise_on_failure=raise_on_failure)
 
+    @explains_unknown_options()
     def text_deltas(self, *, raise_on_failure: bool = True) -> AsyncIterator[str]:
         """Iterate over the text of the answer as it grows: new text only.
 

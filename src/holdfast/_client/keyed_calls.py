@@ -1,31 +1,37 @@
 """Calls with keys: the message of a key is executed at most once, by all processes together.
 
-A key is a name that the caller gives to a call, in a journal. What sending a message of a key does
+A key is a name that the caller gives to a call, in a journal. What happens to a message of a key
 depends on the call that the journal has for the key:
 
-| The recorded call | What happens |
+| The recorded call | The new call |
 |---|---|
-| none, or it was not sent | the message is sent |
-| of another message, or to another agent | `KeyConflictError` |
-| open, held by a live client | wait for the end of that call |
-| open, of a crashed client | resume it, without sending its message again |
-| answered | the recorded answer, or the task's present state |
-| unknown | the same `OutcomeUnknownError` |
-| refused, duplicated or forgotten | `CallEndedError` |
+| none, or not sent | sends the message |
+| of another message or agent | raises `KeyConflictError` |
+| open, held by a live client | waits for the end of that call |
+| open, of a crashed client | resumes it; if its task is not found, ``on_unknown`` decides |
+| answered | returns the recorded answer, or the task as it is now |
+| unknown | raises `OutcomeUnknownError` again; ``on_unknown`` may allow a resend after a search |
+| refused, duplicated, dismissed | raises `CallEndedError` |
+
+docs/pictures/key_states.py draws this table.
 
 `Client.run` sends its messages in the same way, with keys that belong to a run.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import contextlib
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.event_stream import EventStream
 from holdfast._client.pending import resume
+from holdfast._client.resend import may_resend
+from holdfast._client.sending import returns_immediately
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import stored
 from holdfast._journal.records import explain_missing_task, label_of, owner_of
+from holdfast._journal.writer import is_held
 from holdfast._model.digest import message_digest
 from holdfast.errors import (
     A2AError,
@@ -35,6 +41,7 @@ from holdfast.errors import (
     KeyConflictError,
     OutcomeUnknownError,
     TaskNotFoundError,
+    note_task,
 )
 from holdfast.types import Message, Task
 
@@ -43,11 +50,13 @@ if TYPE_CHECKING:
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
+    from holdfast._client.pending import Resend
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import Journaling
     from holdfast._policy.deadline import Deadline
     from holdfast._stream.resumable import ResumableStream
     from holdfast.errors import CallOutcome
+    from holdfast.types import SendMessageRequest
 
 __all__ = ["KeySpace", "KeyedCall"]
 
@@ -65,15 +74,24 @@ class KeySpace:
         journaling: The journal.
         run_id: The run that the keys belong to; None for keys that the caller chose for the
             whole journal.
+        is_shared: Whether calls that other clients hold or have finished are left to them.
 
     Attributes:
         held: Number of messages that wait for another holder of their call, which may have
             crashed.
     """
 
-    def __init__(self, core: ClientCore, journaling: Journaling, run_id: str | None) -> None:
+    def __init__(
+        self,
+        core: ClientCore,
+        journaling: Journaling,
+        run_id: str | None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
         self.core = core
         self.journaling = journaling
+        self.is_shared = is_shared
         self._run_id = run_id
         self.held = 0
 
@@ -87,10 +105,12 @@ class KeySpace:
         The messages of a run may continue at an agent of other addresses.
         """
         is_of_run = self._run_id is not None
+        other_agent = None
         if record.digest not in {None, message_digest(message)}:
             used_for = f"another message ({record.message_id})"
         elif not is_of_run and not self.journaling.is_own(record):
-            used_for = f"message {record.message_id} to another agent, {record.agent}"
+            other_agent = record.agent
+            used_for = f"message {record.message_id} to another agent, {other_agent}"
         else:
             return None
         where, advice = " in this run", ", or another run_id"
@@ -99,6 +119,7 @@ class KeySpace:
             f"was not sent: pass another key{advice if is_of_run else ''}",
             key=key,
             message_id=record.message_id,
+            other_agent=other_agent,
             executed=False,
         )
 
@@ -116,6 +137,7 @@ class KeyedCall:
         self.earlier: EarlierCall | None = None
         self._keys = keys
         self._key = key
+        self._looked_up: list[CallRecord | None] = []  # by `left_to_others`, for `once`
 
     async def was_sent(self) -> bool:
         """Return whether the message was sent before, or may have been; False if unknown."""
@@ -124,6 +146,30 @@ class KeyedCall:
         except JournalError:
             return False
         return record is not None and record.outcome != "not_sent"
+
+    async def left_to_others(self, message: Message) -> Literal["held", "finished"] | None:
+        """Return why the call is left to another client; None if it is this client's to make.
+
+        The record is read once for this and the following `once`.
+        """
+        if not self._keys.is_shared:
+            return None
+        with contextlib.suppress(JournalError):  # which `once` raises
+            record = await self._keys.journaling.find_label(self.label)
+            self._looked_up = [record]
+            return self._left_to_others(record, message)
+        return None
+
+    def _left_to_others(
+        self, record: CallRecord | None, message: Message
+    ) -> Literal["held", "finished"] | None:
+        if record is None or record.outcome == "not_sent":
+            return None
+        if self._keys.conflict(self._key, record, message) is not None:
+            return None
+        if record.outcome is not None:
+            return "finished"
+        return "held" if is_held(record) else None
 
     async def once(
         self,
@@ -143,43 +189,60 @@ class KeyedCall:
 
         Raises:
             KeyConflictError: The key was used for another call, which may have been sent.
-            JournalError: The journal cannot be used.
+            JournalError: The journal cannot be used, or the call of a shared run is another
+                client's (``"held"``, ``"finished"``).
             DeadlineExceededError: The journal was not read in time, or the earlier call has not
                 ended in time.
         """
-        refusal: JournalError | None = None
         while True:
             self.earlier = await self._find(message, deadline)
-            if refusal is not None and refusal.reason == "exists" and self.earlier is None:
-                raise refusal  # of a message that was recorded without the key
-            refusal = None
             try:
                 if self.earlier is None:
                     return await send()
                 result = await earlier(self.earlier)
             except JournalError as error:
-                if error.reason not in _CONTINUES_ELSEWHERE:
+                if error.reason not in _CONTINUES_ELSEWHERE or (
+                    error.reason == "exists" and await self._is_of_another(error, deadline)
+                ):
                     raise
-                refusal = error  # another client began, continued or finished the call
+                # Another client began, continued or finished the call meanwhile.
             else:
                 if result is not None:
                     return result
 
-    async def _find(self, message: Message, deadline: Deadline) -> EarlierCall | None:
-        keys, key = self._keys, self._key
+    async def _is_of_another(self, refusal: JournalError, deadline: Deadline) -> bool:
+        """Return whether the message that was refused is recorded without the key."""
+        if refusal.message_id is None:
+            return True
+        finding = self._keys.journaling.find(refusal.message_id)
+        record = await self._within(deadline, finding)
+        is_free = record is None or record.outcome == "not_sent"  # since the refusal
+        return not is_free and record is not None and record.label != self.label
+
+    async def _within(self, deadline: Deadline, reading: Awaitable[T]) -> T:
+        """Return what the journal has, within the deadline of the call."""
 
         def too_late() -> DeadlineExceededError:
             return DeadlineExceededError(
-                f"the journal did not return the key {key!r} within the {deadline.name} timeout "
-                f"of {deadline.shown}",
+                f"the journal did not return the key {self._key!r} within the {deadline.name} "
+                f"timeout of {deadline.shown}",
                 deadline=deadline.name,
                 timeout=deadline.timeout,
             )
 
-        finding = keys.journaling.find_label(self.label)
-        record = await wait_until(deadline.at, finding, too_late)
+        return await wait_until(deadline.at, reading, too_late)
+
+    async def _find(self, message: Message, deadline: Deadline) -> EarlierCall | None:
+        keys, key = self._keys, self._key
+        if self._looked_up:
+            record = self._looked_up.pop()
+        else:
+            record = await self._within(deadline, keys.journaling.find_label(self.label))
         if record is None or record.outcome == "not_sent":
             return None
+        if keys.is_shared and (reason := self._left_to_others(record, message)):
+            text = f"the call of the key {key!r} is {reason}, by another client of the run"
+            raise JournalError(text, reason=reason, message_id=record.message_id, executed=False)
         conflict = keys.conflict(key, record, message)
         if conflict is not None:
             raise conflict
@@ -201,11 +264,12 @@ class EarlierCall:
         """The name in the journal of the agent that it was sent to."""
         return self._record.agent
 
-    async def events(self, streams: StreamCalls) -> ResumableStream | None:
+    async def events(self, streams: StreamCalls, resend: Resend) -> ResumableStream | None:
         """Begin the events of the call, whichever client finishes it; None if it was not sent.
 
         Args:
             streams: Makes the requests of the stream, within its deadline.
+            resend: Sends the message again, where ``on_unknown`` allows it.
 
         Raises:
             CallEndedError: The call has ended, and its answer is not stored.
@@ -213,7 +277,12 @@ class EarlierCall:
             A2AError: Another reason for no answer.
         """
         record = self._record
-        if record.outcome is None:
+        if record.outcome is None and self._keys.is_shared:
+            record = await self._journaling.find_free(record.message_id, streams.deadline)
+            if record.outcome is not None:
+                return None  # `KeyedCall.once` looks it up again, and leaves it to its client
+            may_resume = True
+        elif record.outcome is None:
             self._keys.held += 1
             try:
                 record = await self._journaling.wait_until_free(
@@ -221,9 +290,14 @@ class EarlierCall:
                 )
             finally:
                 self._keys.held -= 1
-            if record.outcome is None:
-                return await resume(record, self._journaling, streams, message=self._message)
-        if record.outcome == "not_sent":
+            may_resume = record.outcome is None
+        else:  # the caller decides what to do about an unknown outcome
+            may_resume = record.outcome == "unknown" and may_resend(streams.scope.on_unknown)
+        if may_resume:
+            return await resume(
+                record, self._journaling, streams, message=self._message, resend=resend
+            )
+        if record.outcome is None or record.outcome == "not_sent":
             return None
         result = await self._result(record, record.outcome, streams.scope)
         if isinstance(result, Message) or result.state.is_settled:
@@ -232,10 +306,21 @@ class EarlierCall:
         owner = owner_of(record, self._message)
         return await streams.subscribe_to(result.id, owner=owner)()
 
-    async def result(self, scope: CallScope) -> Task | Message | None:
-        """Return the result of the call as SendMessage does; None if it was not sent."""
+    async def result(self, request: SendMessageRequest, scope: CallScope) -> Task | Message | None:
+        """Return the result of the call as SendMessage does; None if it was not sent.
+
+        Args:
+            request: The request of this call.
+            scope: The deadline, and what each request carries.
+        """
+        at_once = returns_immediately(request)
+        record = self._record
+        if at_once and record.outcome is None and record.state and record.task_id is not None:
+            task = await self._task(record, record.task_id, scope)
+            if task is not None:
+                return task
         streams = StreamCalls(self._core, scope, poll_interval=_POLL_INTERVAL_S)
-        source = await self.events(streams)
+        source = await self.events(streams, streams.resend(request))
         if source is None:
             return None
 
@@ -244,7 +329,10 @@ class EarlierCall:
 
         async with EventStream(streams, begin) as events:
             async for _ in events:
-                pass
+                if at_once and source.outbox.task is not None:
+                    if streams.call is not None:
+                        await streams.call.record_answer(source.outbox.task)
+                    break
             return source.outbox.task or source.outbox.message
 
     async def _result(
@@ -278,9 +366,10 @@ class EarlierCall:
             return recorded
         detail = "" if record.detail is None else f" ({record.detail})"
         target = "" if self._journaling.is_own(record) else f" to {record.agent}"
+        lack = "but its answer is not stored" if was_answered else "so it has no answer"
         raise CallEndedError(
             f"the call of message {record.message_id}{target} has already ended: "
-            f"{outcome}{detail}, but its answer is not stored; it was not sent again",
+            f"{outcome}{detail}, {lack}; it was not sent again",
             message_id=record.message_id,
             outcome=outcome,
             detail=record.detail,
@@ -300,7 +389,9 @@ class EarlierCall:
                 if not is_here:
                     return None
                 explain_missing_task(error, record, self._journaling.agent)
-            error.executed = True  # the message was executed, even if this request failed
+            note_task(error, None, task_id)
+            # The message was executed, even if this request failed.
+            error.executed, error.transient = True, False
             raise
         return task if is_here or task.context_id == record.context_id else None
 

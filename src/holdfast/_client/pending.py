@@ -1,4 +1,4 @@
-"""Recorded calls that have no outcome, after a crash, a deadline or an early end of a stream."""
+"""Recorded calls without a known outcome: after a crash, a deadline, or a stream left early."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast._arguments import check_seconds
 from holdfast._client.answer import Answer
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reconcile import LostMessage, search_for
-from holdfast._client.resend import found_task, outcome_unknown
+from holdfast._client.resend import found_task, outcome_unknown, wants_resend
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
 from holdfast._journal.records import missing_replicas, owner_of, unknown_here
@@ -21,16 +21,19 @@ from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.types import Message, Role, SendMessageRequest, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from datetime import datetime
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
     from holdfast._client.event_stream import EventSource
     from holdfast._client.options import CallOptions
+    from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
     from holdfast._stream.resumable import ResumableStream
+
+    Resend = Callable[[HeldCall, OutcomeUnknownError, SearchReport], Awaitable[ResumableStream]]
 
 __all__ = ["PendingCall", "ResumedCall", "resume_all", "resumed_stream"]
 
@@ -46,7 +49,7 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
             another client works on the call or its record is ``"damaged"``, an
             `A2AConnectionError` if the client was closed before the outcome was yielded.
         duration: Seconds since the call was resumed.
-        remaining: Number of pending calls that have no outcome yet.
+        remaining: Number of pending calls whose outcome was not yielded yet.
     """
 
     message_id: str
@@ -57,7 +60,7 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingCall:
-    """A call that has no outcome in the journal; returned by `Client.pending`.
+    """A call that has no outcome in the journal, or an unknown one; returned by `Client.pending`.
 
     Resuming it never sends its message again: if the task's id is known, the client waits for the
     task; otherwise it searches for the task of the message.
@@ -84,7 +87,7 @@ class PendingCall:
     def damage(self) -> JournalError | None:
         """The error of reading the journal's record of the call; None if it is readable.
 
-        A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
+        A damaged call cannot be resumed, only dismissed: `resume` and `stream` raise this error.
         Other unreadable parts of the record are missing here, and `began` is 1970-01-01.
         """
         record = self._record
@@ -114,6 +117,14 @@ class PendingCall:
     def state(self) -> TaskState | None:
         """State of the task as last seen; None if no reply was seen."""
         return None if self._record.state is None else TaskState(self._record.state)
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if an earlier search found no task of the message (`OutcomeUnknownError`).
+
+        The call stays pending: `resume` searches once more, and `dismiss` ends it.
+        """
+        return self._record.outcome == "unknown"
 
     @property
     def is_held(self) -> bool:
@@ -164,9 +175,9 @@ class PendingCall:
             (`Answer.needs_input`), or a message.
 
         Raises:
-            OutcomeUnknownError: No task of the message was found, which ends the call. If the
-                search was not possible or not complete, ``search_error`` has the reason, and the
-                call can be resumed again.
+            OutcomeUnknownError: No task of the message was found; if the search was not possible
+                or not complete, ``search_error`` has the reason. The call stays pending: it can be
+                resumed again, or dismissed.
             DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
                 another message, as after a restart that lost its tasks; the call stays pending.
@@ -209,23 +220,23 @@ class PendingCall:
             poll_interval=poll_interval,
         )
 
-    async def forget(self) -> None:
+    async def dismiss(self) -> None:
         """End the call without an answer; the agent is not notified, and continues.
 
-        A call whose record is damaged can be forgotten too, if the journal is a `SqliteJournal` or
-        another journal with a method ``forget_damaged``.
+        A call whose record is damaged can be dismissed too, if the journal is a `SqliteJournal` or
+        another journal with a method ``dismiss_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may (`is_held`); or the call has
-                ended.
+            JournalError: Another client works on the call, or may work on it (`is_held`); or the
+                call has ended.
         """
         deadline = self._core.deadline("call", None)
         if self._record.damage is not None:
-            await self._journaling.forget_damaged(self._record, deadline)
+            await self._journaling.dismiss_damaged(self._record, deadline)
             return
         record = await self._journaling.find_free(self.message_id, deadline)
         call = await self._journaling.claim(record, deadline)
-        await call.finish(RecordUpdate(outcome="forgotten"))
+        await call.finish(RecordUpdate(outcome="dismissed"))
 
 
 async def resume_all(
@@ -253,7 +264,9 @@ async def resume_all(
         JournalError: The journal cannot be read.
         Exception: An exception of a consumer or another hook.
     """
-    waiting = deque(await journaling.unfinished())
+    records = await journaling.unfinished()
+    # Calls that an earlier search did not find come last.
+    waiting = deque(sorted(records, key=lambda record: record.outcome == "unknown"))
     running: dict[asyncio.Task[Answer | A2AError], _Resumption] = {}
     recording: set[asyncio.Task[None]] = set()
     try:
@@ -379,6 +392,7 @@ async def resume(
     *,
     on_claim: Callable[[HeldCall], None] | None = None,
     message: Message | None = None,
+    resend: Resend | None = None,
 ) -> ResumableStream:
     """Take over a call that no client holds, and begin the events of its task.
 
@@ -388,6 +402,8 @@ async def resume(
         streams: Makes the requests of the stream, within its deadline.
         on_claim: Receives the call once this client holds it.
         message: The message as its caller passed it; None where that is not known.
+        resend: Sends the message again, where ``on_unknown`` of the stream's scope allows it; None
+            if the message must not be sent again.
 
     Raises:
         JournalError: Another client has taken the call over first, or the call has ended.
@@ -398,7 +414,18 @@ async def resume(
     if on_claim is not None:
         on_claim(call)
     try:
-        task_id = await call.while_held(_find(call, streams, journaling))
+        task_id = _known_task(call.record, journaling)
+        if task_id is None:
+            lost = _lost_reply(call.record)
+            is_repeated = record.outcome == "unknown"
+            search = await call.while_held(_search(call, lost, streams, is_repeated=is_repeated))
+            task = found_task(lost, search)
+            if task is None:
+                if not wants_resend(streams.scope.on_unknown, search):
+                    resend = None
+                send_again = _allowed(resend, call.record, journaling, lost, search)
+                return await call.while_held(send_again(call, lost, search))
+            task_id = task.id
         owner = owner_of(call.record, message)
         return await call.while_held(streams.subscribe_to(task_id, owner=owner)())
     except BaseException as error:
@@ -406,50 +433,68 @@ async def resume(
         raise
 
 
-async def _find(call: HeldCall, streams: StreamCalls, journaling: Journaling) -> str:
-    """Return the id of the task that the message created.
+def _known_task(record: CallRecord, journaling: Journaling) -> str | None:
+    """Return the task of a call if it is known; None to search for it.
 
     If the call was sent to an agent of other addresses, which may be the same agent, the task has
     to prove that it belongs to the message: another agent may use the same id for another task.
-
-    Args:
-        call: The call.
-        streams: Makes the requests, within their deadline.
-        journaling: The journal, and the name of the queried agent in it.
     """
+    return record.task_id if journaling.is_own(record) and record.state is not None else None
+
+
+def _lost_reply(record: CallRecord) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"the outcome of message {record.message_id} is unknown: it may have been sent, and "
+        "the process that recorded it ended before a reply was recorded",
+        message_id=record.message_id,
+        context_id=record.context_id,
+    )
+
+
+async def _search(
+    call: HeldCall, lost: OutcomeUnknownError, streams: StreamCalls, *, is_repeated: bool
+) -> SearchReport:
+    """Search for the task of a call's message; only one round if an earlier search ended."""
     record = call.record
-    if journaling.is_own(record) and record.state is not None and record.task_id is not None:
-        return record.task_id
     message = Message(
         message_id=record.message_id,
         role=Role.USER,
         task_id=record.task_id,
         context_id=record.context_id,
     )
-    lost_reply = OutcomeUnknownError(
-        f"the outcome of message {record.message_id} is unknown: it may have been sent, and "
-        "the process that recorded it ended before a reply was recorded",
-        message_id=record.message_id,
-        context_id=record.context_id,
-    )
-    search = await search_for(
+    return await search_for(
         LostMessage(
             message=message,
             operation=SEND_MESSAGE.name,
             sent_at=record.began,
             is_own_context=record.is_own_context,
         ),
-        lost_reply,
+        lost,
         streams.client,
         streams.scope,
         call=call,
-        at_least_once=True,
+        rounds="one" if is_repeated else "at least one",
     )
-    task = found_task(lost_reply, search)
-    if task is None:
-        error = outcome_unknown(lost_reply, search)
-        if missing_replicas(record, journaling.agent) and error.search_error is None:
-            error.search_error = unknown_here(record, journaling.agent)  # keeps the call pending
-            error.message = f"{error.search_error.message}. {error.message}"
-        raise error from error.search_error
-    return task.id
+
+
+def _allowed(
+    resend: Resend | None,
+    record: CallRecord,
+    journaling: Journaling,
+    lost: OutcomeUnknownError,
+    search: SearchReport,
+) -> Resend:
+    """Return the function that sends a message again after no task of it was found.
+
+    Raises:
+        OutcomeUnknownError: The message must not be sent again, or its task may be at a replica
+            that the client does not have.
+    """
+    is_elsewhere = bool(missing_replicas(record, journaling.agent))
+    if resend is not None and not is_elsewhere:
+        return resend
+    error = outcome_unknown(lost, search)
+    if is_elsewhere and error.search_error is None:
+        error.search_error = unknown_here(record, journaling.agent)  # keeps the call pending
+        error.message = f"{error.search_error.message}. {error.message}"
+    raise error from error.search_error

@@ -7,7 +7,7 @@ This module makes the requests and waits. The pure module
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LostMessage", "search_for"]
 
+Rounds = Literal["in time", "at least one", "one"]
+
 _HISTORY = 1000
 """Messages of a history to request. Some agents return none unless asked, and some truncate the
 stored history to the number that is requested."""
@@ -74,7 +76,7 @@ async def search_for(
     scope: CallScope,
     *,
     call: HeldCall | None = None,
-    at_least_once: bool = False,
+    rounds: Rounds = "in time",
 ) -> SearchReport:
     """Search for the task that a message created; `holdfast._client.resend` decides what follows.
 
@@ -84,7 +86,9 @@ async def search_for(
         core: Makes the requests.
         scope: The caller's deadline, besides the search's own, and what each request carries.
         call: The journal's record of the call, to note the task; None where there is no journal.
-        at_least_once: Whether only the caller's deadline ends the first round.
+        rounds: ``"in time"``: repeat the search until its own deadline; ``"at least one"``: the
+            same, but only the caller's deadline ends the first round; ``"one"``: search once,
+            because an earlier call repeated the search.
     """
     endpoint, clock = core.endpoint, asyncio.get_running_loop().time
     began = clock()
@@ -102,7 +106,7 @@ async def search_for(
         operation=lost_message.operation,
         seconds=min(core.resilience.reconcile.timeout, scope.deadline.remaining(began)),
     )
-    searcher = _Searcher(search, error, core, scope, at_least_once=at_least_once)
+    searcher = _Searcher(search, error, core, scope, rounds=rounds)
     result = await searcher.search()
     seconds = clock() - began
     if not isinstance(result, Duplicate):
@@ -139,17 +143,18 @@ class _Searcher:
         core: ClientCore,
         scope: CallScope,
         *,
-        at_least_once: bool,
+        rounds: Rounds,
     ) -> None:
         seconds = core.resilience.reconcile.timeout
         now = asyncio.get_running_loop().time()
+        end = now if rounds == "one" else now + seconds
         self.has_asked = False
         self._search = search
         self._error = error
         self._core = core
         self._deadline = scope.deadline
-        self._own_deadline = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
-        self._is_due = at_least_once  # the first round, whatever the search's own deadline
+        self._own_deadline = Deadline(name="reconcile", timeout=seconds, at=end)
+        self._is_due = rounds != "in time"  # the first round, whatever the search's own deadline
         self._scope = scope
         self._epoch = core.env.wall() - now  # read once: the wall clock may be set meanwhile
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._stream.status_order import still_waits
-from holdfast.errors import A2AError, DeadlineExceededError
+from holdfast.errors import A2AError, note_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -189,10 +189,9 @@ class ReplyLoop:
             raise
         except A2AError as error:
             if error.executed is False:  # true of the reply, but the caller's message did run
-                error.executed = True
+                error.executed, error.transient = True, False
                 error.message = f"{error.message}; the reply to task {task.id} was not sent"
-            if isinstance(error, DeadlineExceededError):
-                error.task = error.task or task
+            note_task(error, task)
             raise
         finished, self._stream = self._stream, next_stream
         self._past.append(finished)

@@ -18,19 +18,24 @@ from holdfast._client.reconcile_search import (
     SearchReport,
 )
 from holdfast._policy.deadline import add_last_seen
-from holdfast.errors import A2AError, DeadlineExceededError, DuplicateTasksError
+from holdfast.errors import A2AError, DuplicateTasksError
 from holdfast.types import Task
 
 if TYPE_CHECKING:
     from holdfast._policy.reconcile import OnUnknown, ReconcilePolicy
     from holdfast.errors import OutcomeUnknownError
 
-__all__ = ["found_task", "outcome_unknown", "wants_resend", "wants_search"]
+__all__ = ["found_task", "may_resend", "outcome_unknown", "wants_resend", "wants_search"]
 
 
 def wants_search(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
     """Return whether the caller's options ask for a search for a lost message."""
     return on_unknown in {"reconcile", "resend_if_absent"} and policy.timeout > 0
+
+
+def may_resend(on_unknown: OnUnknown) -> bool:
+    """Return whether the caller's option permits to send a message again at all."""
+    return on_unknown in {"resend", "resend_if_absent"}
 
 
 def wants_resend(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
@@ -63,9 +68,7 @@ def found_task(lost_reply: OutcomeUnknownError, search: SearchReport | None) -> 
         case SearchReport(result=Duplicate(tasks=tasks)):
             raise _duplicate(lost_reply, tasks) from lost_reply
         case SearchReport(result=Inconclusive(error=A2AError() as error), seen=Task() as seen):
-            add_last_seen(error, seen.id, seen.state)
-            if isinstance(error, DeadlineExceededError):
-                error.task = seen
+            add_last_seen(error, seen, task_id=seen.id, state=seen.state)
             raise error from lost_reply
         case _:
             return None

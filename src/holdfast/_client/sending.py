@@ -50,7 +50,13 @@ if TYPE_CHECKING:
     from holdfast.errors import Attempt
     from holdfast.types import Message, SendMessageRequest, StreamResponse
 
-__all__ = ["SendOperation", "is_context_refused", "with_client_context_id", "without_context_id"]
+__all__ = [
+    "SendOperation",
+    "is_context_refused",
+    "returns_immediately",
+    "with_client_context_id",
+    "without_context_id",
+]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -138,6 +144,7 @@ class SendOperation:
     _lost: OutcomeUnknownError | None = None  # the error of the latest lost reply
     _times_lost = 0
     _search: SearchReport | None = None
+    _is_resumed = False  # whether the message may have been sent before, in an earlier call
 
     def __init__(
         self,
@@ -154,6 +161,22 @@ class SendOperation:
         self._request = own or request
         self._is_own_context = own is not None
         self._reply = reply
+
+    def resume(self, call: HeldCall, lost: OutcomeUnknownError, search: SearchReport) -> None:
+        """Resume a recorded call, whose message may have been sent before: send it again.
+
+        Args:
+            call: The call, which this client has claimed.
+            lost: The error of the message's lost reply.
+            search: The search for the task of the message, which found none.
+        """
+        record, request = call.record, self._request
+        message = msgspec.structs.replace(self._original, message_id=record.message_id)
+        if record.is_own_context:
+            message = msgspec.structs.replace(message, context_id=record.context_id)
+        self.call, self._lost, self._times_lost, self._search = call, lost, 1, search
+        self._is_resumed, self._is_own_context = True, record.is_own_context
+        self._request = msgspec.structs.replace(request, message=message)
 
     def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Do the work of the call once it is recorded, for as long as this client holds it.
@@ -213,7 +236,7 @@ class SendOperation:
 
     async def _recorded_answer(self) -> Reply[Task | Message]:
         if self._original.task_id:
-            asks = _returns_immediately(self._request)
+            asks = returns_immediately(self._request)
             self._reply = await self._core.replying(self._original, self._scope, asks=asks)
         if self._core.journaling is None:
             return await self.send()
@@ -254,7 +277,7 @@ class SendOperation:
             if self._reply is not None:
                 self._reply.record(made.value)
             return made
-        if _returns_immediately(self._request):
+        if returns_immediately(self._request):
             return Reply(value=reply)
         return Reply(value=await self._answered(reply))
 
@@ -404,13 +427,15 @@ class SendOperation:
         core = self._core
         if not wants_search(self._scope.on_unknown, core.resilience.reconcile):
             return None
-        elapsed = asyncio.get_running_loop().time() - began
+        sent_at = core.env.wall() - (asyncio.get_running_loop().time() - began)
+        if self._is_resumed and self.call is not None:
+            sent_at = min(sent_at, self.call.record.began)
         from holdfast._client.reconcile import LostMessage, search_for  # few replies are lost
 
         lost = LostMessage(
             message=self._request.message,
             operation=operation,
-            sent_at=core.env.wall() - elapsed,
+            sent_at=sent_at,
             is_own_context=self._is_own_context,
         )
         scope = self._scope if deadline is None else self._scope.within(deadline)
@@ -473,7 +498,8 @@ class SendOperation:
         )
 
 
-def _returns_immediately(request: SendMessageRequest) -> bool:
+def returns_immediately(request: SendMessageRequest) -> bool:
+    """Return whether a request asks the agent to reply as soon as the task exists."""
     return request.configuration is not None and bool(request.configuration.return_immediately)
 
 

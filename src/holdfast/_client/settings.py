@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args
 
 import msgspec
@@ -32,7 +30,6 @@ from holdfast._auth.providers import AuthProvider, one_provider, to_provider
 from holdfast._client.options import CALL_TIMEOUT, CARD_TTL, ConnectOptions
 from holdfast._client.targets import AgentTarget, check_transport_producers, route_to
 from holdfast._model.redacted_repr import RedactedRepr
-from holdfast._model.settings import suggestion
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
@@ -44,16 +41,14 @@ from holdfast._wire.network_scope import Network, NetworkReach
 from holdfast.types import SendMessageConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast._pipeline.interfaces import Route
 
-__all__ = ["ClientSettings", "check_connect_options", "explains_unknown_options"]
+__all__ = ["OTHER_OPTIONS", "ClientSettings", "check_connect_options"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_INSTEAD = {
+OTHER_OPTIONS = {
     **{field: f"pass resilience=Resilience({field}=…)" for field in Resilience.__struct_fields__},
     **dict.fromkeys(
         ("attempts", "max_attempts", "max_retries", "retries"),
@@ -73,21 +68,6 @@ _INSTEAD = {
     ),
 }
 """Options of other libraries, and what to pass here."""
-
-
-def explains_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function name the right option in place of one that it does not have."""
-    known = inspect.signature(function).parameters.keys()
-
-    @functools.wraps(function)
-    def checked(*args: P.args, **options: P.kwargs) -> R:
-        for name in options.keys() - known:
-            hint = _INSTEAD.get(name) or suggestion(name, list(known))
-            text = f"{name!r} is not an option of {function.__name__}; {hint}"
-            raise TypeError(text)
-        return function(*args, **options)
-
-    return checked
 
 
 class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast._client.call_scope import CallScope
     from holdfast._client.content import Content
     from holdfast._client.core import ClientCore
+    from holdfast._client.pending import Resend
+    from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
     from holdfast._pipeline.transport import Stream
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast._policy.task_ownership import TaskOwner
     from holdfast._stream.outbox import EventOutbox
     from holdfast._stream.replies import PendingReply
-    from holdfast.errors import Attempt
+    from holdfast.errors import Attempt, OutcomeUnknownError
     from holdfast.types import (
         Event,
         Message,
@@ -160,13 +162,18 @@ class StreamCalls:
             return send
         # Only this message has the key, however often it is sent, and no reply after it.
         self.scope = msgspec.structs.replace(scope, keyed=None)
+        again = partial(self._resend, request, make=make, known=known)
         return partial(
             keyed.once,
             request.message,
             self.deadline,
             send=send,
-            earlier=lambda call: call.events(self),
+            earlier=lambda call: call.events(self, again),
         )
+
+    def resend(self, request: SendMessageRequest) -> Resend:
+        """Return a function that sends the message of a recorded call again."""
+        return partial(self._resend, request, make=self._machine)
 
     def answered(self, result: Task | Message) -> ResumableStream:
         """Return a stream of one event, the result of a call that has ended."""
@@ -223,6 +230,23 @@ class StreamCalls:
             return await sending.recorded(partial(self._begin, sending, make))
         finally:
             self.call = sending.call
+
+    async def _resend(
+        self,
+        request: SendMessageRequest,
+        call: HeldCall,
+        lost: OutcomeUnknownError,
+        search: SearchReport,
+        *,
+        make: Callable[..., StreamMachine],
+        known: Task | None = None,
+    ) -> ResumableStream:
+        """Send the message of a claimed call again, because its task was not found."""
+        reply = await self.client.replying(request.message, self.scope, last_seen=known)
+        sending = self._sending = SendOperation(self.client, request, self.scope, reply=reply)
+        sending.resume(call, lost, search)
+        self._sent_to = request.message.task_id
+        return await self._begin(sending, partial(make, reply=reply))
 
     async def _begin(
         self, sending: SendOperation, make: Callable[..., StreamMachine]

@@ -121,7 +121,8 @@ class TaskWaiter:
         except A2AError as error:
             if not error.transient:
                 task = self.task
-                add_last_seen(error, self._task_id, None if task is None else task.state)
+                state = None if task is None else task.state
+                add_last_seen(error, task, task_id=self._task_id, state=state)
                 raise
             self._not_before = asyncio.get_running_loop().time() + (error.retry_after or 0.0)
             self._failure = more_informative(error, self._failure)

@@ -16,6 +16,7 @@ from holdfast._arguments import (
     check_reach,
     check_seconds,
     check_url,
+    explains_unknown_options,
 )
 from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
 from holdfast._model.operations import CARD_BINDING
@@ -89,6 +90,7 @@ class A2ACardResolver(ClosingContext):
         TypeError: An argument has the wrong type.
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         base_url: str,
@@ -165,6 +167,7 @@ class A2ACardResolver(ClosingContext):
         if self._owned_engine is not None:
             await self._owned_engine.close()
 
+    @explains_unknown_options()
     async def get_agent_card(
         self,
         relative_card_path: str | None = None,

@@ -19,6 +19,7 @@ from holdfast._arguments import (
 )
 from holdfast._client.connect import connect
 from holdfast._model.grpc_addresses import grpc_address
+from holdfast._model.settings import Policy, explains_unknown_options
 from holdfast._net.engine import HttpEngine
 from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.transport import Transport
@@ -53,7 +54,7 @@ else:
 __all__ = ["ClientConfig", "ClientFactory", "Producer", "minimal_agent_card"]
 
 
-class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ClientConfig(Policy, frozen=True, kw_only=True):
     """The settings that a `ClientFactory` shares among its clients.
 
     Attributes:
@@ -148,6 +149,7 @@ class ClientFactory:
         TypeError: An argument has the wrong type.
     """
 
+    @explains_unknown_options()
     def __init__(
         self, config: ClientConfig | None = None, consumers: Iterable[Consumer] | None = None
     ) -> None:
@@ -237,6 +239,46 @@ class ClientFactory:
             ),
         }
         return connect(agent, **settings)
+
+    async def create_from_url(
+        self,
+        agent: str,
+        /,
+        interceptors: Iterable[Interceptor] | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> Client:
+        """Create a client for the agent at an address, and fetch its card.
+
+        Args:
+            agent: The agent's address, or that of its card.
+            interceptors: Objects whose methods are called before and after each call
+                (`Interceptor`); none by default.
+            options: Other options of `connect`, as for `create`: ``auth``, ``timeout`` (seconds,
+                900 by default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
+                ``require_signature``, ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``,
+                ``env``, ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
+                ``protocol_version``, ``allow_legacy``, ``transport_producers``,
+                ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
+                ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
+                ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
+                ``call_layers`` and ``attempt_layers``.
+
+        Raises:
+            AgentCardResolutionError: No card was found.
+            InvalidAgentCardError: The card is not usable.
+            CardSignatureError: The signature of the card is invalid, or is required and not
+                verified.
+            A2AError: The card could not be fetched.
+            ValueError: An option is not valid, or options contradict each other.
+            TypeError: An argument has the wrong type.
+        """
+        client = self.create(agent, interceptors=interceptors, **options)
+        try:
+            await client.agent_card()
+        except BaseException:
+            await client.close()
+            raise
+        return client
 
     def _with_config(self, producer: Producer) -> TransportProducer:
         return lambda card, interface: producer(card, interface.url, self._config)

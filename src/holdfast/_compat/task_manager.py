@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast._model.settings import check_kind
+from holdfast._model.settings import check_kind, explains_unknown_options
 from holdfast._stream.fold import TaskFold, check_same_task
 from holdfast.errors import InvalidAgentResponseError
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -38,6 +38,7 @@ class ClientTaskManager:
         limits: Bounds on the size of the task; None for the defaults.
     """
 
+    @explains_unknown_options()
     def __init__(self, *, limits: Limits | None = None) -> None:
         self._fold = TaskFold(limits=limits)
         self._context_id: str | None = None

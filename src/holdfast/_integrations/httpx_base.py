@@ -14,7 +14,13 @@ from weakref import WeakSet
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.per_loop import PerLoop
-from holdfast._arguments import check_kind, check_methods, check_observers, check_seconds
+from holdfast._arguments import (
+    check_kind,
+    check_methods,
+    check_observers,
+    check_seconds,
+    explains_unknown_options,
+)
 from holdfast._integrations.raw_requests import ForeignReply, ForeignRequests
 from holdfast._net.resolve_engine import resolve_engine
 from holdfast._wire.http import FRAMING
@@ -230,6 +236,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
     _library: ClassVar[Any]
     _body: ClassVar[type[BaseBody]]
 
+    @explains_unknown_options()
     def __init__(
         self,
         *,
@@ -278,6 +285,18 @@ class BaseTransport(Generic[RequestT, ResponseT]):
             response: ResponseT = self._response(request, reply)
             return response
         raise failure from cause
+
+    if not TYPE_CHECKING:  # so that type checkers refuse the library's Client, too
+
+        def __enter__(self) -> None:
+            """Raise a TypeError: it is for an AsyncClient."""
+            name = self._library.__name__
+            text = f"this transport is for {name}.AsyncClient, not {name}.Client"
+            raise TypeError(f"{text}; holdfast.sync is for blocking code")
+
+        def handle_request(self, _request: object) -> None:
+            """Raise a TypeError: it is for an AsyncClient."""
+            self.__enter__()
 
     async def aclose(self) -> None:
         """End the requests in flight in this event loop, and close the transport's own engine."""

@@ -25,12 +25,22 @@ from holdfast.types import AgentCard
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["addresses_in", "agent_name", "is_address", "is_same_agent", "name_of_replicas"]
+__all__ = [
+    "NEXT_ADDRESS",
+    "addresses_in",
+    "agent_name",
+    "is_address",
+    "is_same_agent",
+    "name_of_replicas",
+]
 
 _QUERY_PREFIX = "#query-"
 
-_NEXT_ADDRESS = re.compile(r" (?=/|[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:\\)")
-"""The space before the next replica in a name; other spaces are part of the name of a file."""
+NEXT_ADDRESS = re.compile(r" (?=/|[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:\\)")
+"""The space before the next replica in a name; other spaces are part of the name of a file.
+
+PostgreSQL reads this pattern as Python does.
+"""
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -69,11 +79,16 @@ def name_of_replicas(agents: Iterable[str | Path | AgentCard]) -> str:
 
 def addresses_in(name: str) -> list[str]:
     """Return the names of the replicas in an agent's name."""
-    return _NEXT_ADDRESS.split(name)
+    return NEXT_ADDRESS.split(name)
 
 
 def is_same_agent(name: str, other: str) -> bool:
-    """Return whether two names have an address in common."""
+    """Return whether two names of agents, as in `CallRecord.agent`, have an address in common.
+
+    Args:
+        name: A name: one address, or those of several replicas, sorted and separated by spaces.
+        other: Another name.
+    """
     return not set(addresses_in(name)).isdisjoint(addresses_in(other))
 
 

@@ -65,14 +65,23 @@ class HeldCall:
 
     The lease is renewed as long as this object exists.
 
+    Args:
+        record: The record of the call.
+        leases: The calls that this process holds.
+        deadline: The deadline of the call.
+        was_sent: Whether the message may have been sent before, by an earlier holder of the call.
+
     Attributes:
         record: The record of the call.
     """
 
-    def __init__(self, record: CallRecord, leases: Leases, deadline: Deadline) -> None:
+    def __init__(
+        self, record: CallRecord, leases: Leases, deadline: Deadline, *, was_sent: bool = False
+    ) -> None:
         self.record = record
         self._leases = leases
         self._deadline = deadline
+        self._was_sent = was_sent
         self._working = CancelScope()
         self._new_holder = ""
         self._has_failed = False  # of the last update
@@ -141,11 +150,10 @@ class HeldCall:
         If the call was taken over, the error is corrected: the message may have been sent before,
         and its task may be at a replica that the client no longer has.
         """
-        is_claimed = self.record.generation > 1
-        was_sent = is_claimed or self._recorded_state[1] is not None
-        if is_claimed and isinstance(error, A2AError) and error.executed is False:
+        was_sent = self._was_sent or self._recorded_state[1] is not None
+        if self._was_sent and isinstance(error, A2AError) and error.executed is False:
             error.executed = None if self.record.state is None else True
-        if is_claimed and isinstance(error, TaskNotFoundError):
+        if self._was_sent and isinstance(error, TaskNotFoundError):
             explain_missing_task(error, self.record, self._leases.agent)
         outcome = outcome_of(error, was_sent=was_sent)
         if outcome is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast._journal.agent_name import NEXT_ADDRESS, addresses_in
 from holdfast._journal.postgres_address import parse_address
 from holdfast._journal.protocol import (
     CallRecord,
@@ -26,7 +27,7 @@ from holdfast._journal.protocol import (
     refused_claim,
 )
 from holdfast._model.extras import missing_extra
-from holdfast._model.settings import check_kind, check_number
+from holdfast._model.settings import check_kind, check_number, explains_unknown_options
 from holdfast.errors import JournalError
 
 try:
@@ -53,7 +54,8 @@ _STORED = tuple(
 )
 _UPDATED = tuple(name for name in RecordUpdate.__struct_fields__ if name != "releases")
 
-_NOW = "clock_timestamp()"
+_NOW = "clock_timestamp()"  # also after a wait for the lock of a row
+_STATEMENT_TIME = "statement_timestamp()"  # unlike `_NOW` searched for by an index
 _LEASE_END = f"least({_NOW} + make_interval(secs => %(lease)s), '9999-12-31'::timestamptz)"
 _READ = (
     ", ".join(_STORED) + ", extract(epoch FROM began)::float8, "
@@ -65,18 +67,37 @@ _READ_MEMBERS = (*_STORED, "began", "lease_until", "lease_left")
 
 _SELECT = f"SELECT {_READ} FROM {{calls}} "  # noqa: S608  constant names only
 _OF_MESSAGE = _SELECT + "WHERE message_id = %(message_id)s"
-_UNFINISHED = _SELECT + "WHERE outcome IS NULL ORDER BY began"
-_UNFINISHED_OF_AGENT = _SELECT + "WHERE outcome IS NULL AND agent = %(agent)s ORDER BY began"
+_IS_UNFINISHED = "(outcome IS NULL OR outcome = 'unknown')"
+_UNFINISHED = _SELECT + f"WHERE {_IS_UNFINISHED} ORDER BY began"
+_UNFINISHED_OF_AGENT = f"""
+    WITH RECURSIVE names (agent) AS (
+        SELECT min(agent) FROM {{calls}} WHERE {_IS_UNFINISHED}
+        UNION ALL
+        SELECT (SELECT min(agent) FROM {{calls}} WHERE {_IS_UNFINISHED} AND agent > names.agent)
+        FROM names WHERE agent IS NOT NULL
+    )
+    {_SELECT} WHERE {_IS_UNFINISHED} AND agent = ANY (ARRAY (
+        SELECT agent FROM names WHERE regexp_split_to_array(agent, %(space)s) && %(addresses)s
+    ))
+    ORDER BY began
+"""  # noqa: S608
+"""Finds each name once, by the index, instead of reading the calls of all agents."""
+
 _OF_LABEL = (
     _SELECT + "WHERE label = %(label)s "
     "ORDER BY outcome IS DISTINCT FROM 'not_sent' DESC, began DESC LIMIT 1"
+)
+_OF_LABELS = (  # of the records of one label, the last is the one to return
+    _SELECT + "WHERE label = ANY (%(labels)s) ORDER BY outcome IS DISTINCT FROM 'not_sent', began"
 )
 _WRITTEN = (*_STORED, "began", "lease_until", "written_by")
 _BEGIN = (
     f"INSERT INTO {{calls}} ({', '.join(_WRITTEN)}) "  # noqa: S608
     f"VALUES ({', '.join(f'%({name})s' for name in _STORED)}, {_NOW}, {_LEASE_END}, %(writer)s) "
     "ON CONFLICT (message_id) DO UPDATE "
-    f"SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)} "
+    f"SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN if name != 'generation')}, "
+    "generation = calls.generation + "
+    "CASE WHEN calls.written_by = excluded.written_by THEN 0 ELSE 1 END "
     "WHERE calls.outcome = 'not_sent' OR calls.written_by = excluded.written_by "
     f"RETURNING {_READ}"
 )
@@ -96,18 +117,18 @@ _RENEW = (
 _CLAIM = (
     "UPDATE {calls} SET written_by = %(writer)s, "  # noqa: S608
     "generation = generation + CASE WHEN written_by = %(writer)s THEN 0 ELSE 1 END, "
-    f"lease_until = {_LEASE_END} "
-    "WHERE message_id = %(message_id)s AND outcome IS NULL "
-    f"AND (lease_until <= {_NOW} OR written_by = %(writer)s) "
+    f"lease_until = {_LEASE_END}, outcome = NULL, detail = NULL "
+    "WHERE message_id = %(message_id)s AND (outcome = 'unknown' "
+    f"OR outcome IS NULL AND (lease_until <= {_NOW} OR written_by = %(writer)s)) "
     f"RETURNING {_READ}"
 )
 _FORGET = (
     "DELETE FROM {calls} WHERE message_id IN (SELECT message_id FROM {calls} "  # noqa: S608
-    "WHERE outcome IS NOT NULL AND label IS NULL "
-    f"AND began < {_NOW} - make_interval(secs => %(retention)s) LIMIT 10000)"
+    "WHERE outcome IS NOT NULL AND outcome != 'unknown' AND label IS NULL "
+    f"AND began < {_STATEMENT_TIME} - make_interval(secs => %(retention)s) LIMIT 10000)"
 )
 _FIND_USE = f"SELECT body, receiver FROM {{push_tokens}} WHERE name = %(name)s AND ends > {_NOW}"  # noqa: S608
-_FORGET_USES = f"DELETE FROM {{push_tokens}} WHERE ends <= {_NOW}"  # noqa: S608
+_FORGET_USES = f"DELETE FROM {{push_tokens}} WHERE ends <= {_STATEMENT_TIME}"  # noqa: S608
 _RECORD_USE = (
     "INSERT INTO {push_tokens} (name, body, receiver, ends) "  # noqa: S608
     f"SELECT %(name)s, %(body)s, %(receiver)s, {_NOW} + make_interval(secs => %(expires_in)s) "
@@ -123,9 +144,9 @@ class PostgresJournal:
 
     Install it with ``pip install "holdfast[postgres]"``. The tables are created, in a schema of
     their own, at the first call; a role without the right to do so needs them to be there. Every
-    operation is one statement with its own transaction, so that poolers such as PgBouncer can be
-    used in any mode. The database holds addresses, ids and states, and content only with
-    ``store_messages``.
+    operation is one statement with its own transaction, so that a pooler such as PgBouncer can
+    assign connections by session or by transaction. The database holds addresses, ids and states,
+    and content only with ``store_messages``.
 
     Leases are measured by the server's clock: the clocks of the machines may differ.
 
@@ -142,7 +163,8 @@ class PostgresJournal:
             by default.
         retention: Seconds to keep finished calls without a label, from their start, 604,800 (a
             week) by default; None for ever. Older ones are deleted with the first call that this
-            journal records, and then once an hour, 10,000 at a time.
+            journal records, and then once an hour, 10,000 at a time. Calls without an outcome or
+            with an unknown one are kept.
         retry_for: Seconds for which an operation is repeated after a lost connection, as while
             the server restarts; not negative, 10 by default. A first connection is not repeated.
         read_only: Whether to write nothing; writing raises a `JournalError`. False by default.
@@ -165,6 +187,7 @@ class PostgresJournal:
                     print(result.key, result.error or result.answer.text)
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         dsn: str,
@@ -312,13 +335,14 @@ class PostgresJournal:
         )
 
     async def claim(self, message_id: str, /) -> CallRecord:
-        """Take the lease of an open call whose lease has ended.
+        """Take the lease of an open call whose lease has ended, or of one with an unknown outcome.
 
         Args:
             message_id: The message of the call.
 
         Returns:
-            The record, with a new lease, and its generation increased by one.
+            The record, with a new lease, its generation increased by one, and without an unknown
+            outcome and its details.
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
@@ -344,19 +368,20 @@ class PostgresJournal:
         return await self._find_first(_OF_MESSAGE, {"message_id": message_id})
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """Return the calls without an outcome, oldest first.
+        """Return the calls without an outcome, or with an unknown one, oldest first.
 
         Args:
-            agent: Name of the agent; None, the default, for all agents.
+            agent: Name of an agent, for the calls whose name has an address in common with it;
+                None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.
         """
         query = self._server.statement(_UNFINISHED if agent is None else _UNFINISHED_OF_AGENT)
+        addresses = [] if agent is None else addresses_in(agent)
+        values = {"addresses": addresses, "space": NEXT_ADDRESS.pattern}
         return await self._server.run(
-            lambda connection: [
-                _record(row) for row in connection.execute(query, {"agent": agent})
-            ]
+            lambda connection: [_record(row) for row in connection.execute(query, values)]
         )
 
     async def find_label(self, label: str, /) -> CallRecord | None:
@@ -371,6 +396,21 @@ class PostgresJournal:
             JournalError: The journal cannot be read.
         """
         return await self._find_first(_OF_LABEL, {"label": label})
+
+    async def find_labels(self, labels: Sequence[str], /) -> dict[str, CallRecord]:
+        """Return the records of labels, as `find_label` does; those without one are left out.
+
+        Args:
+            labels: The labels, at most some hundreds.
+
+        Raises:
+            JournalError: The journal cannot be read.
+        """
+        query, values = self._server.statement(_OF_LABELS), {"labels": list(labels)}
+        records = await self._server.run(
+            lambda connection: [_record(row) for row in connection.execute(query, values)]
+        )
+        return {record.label: record for record in records if record.label is not None}
 
     async def use_token(
         self, name: bytes, use: TokenUse, /, *, expires_in: float, most: int

@@ -1,7 +1,8 @@
 """The journal protocol: the durable record of a call, which survives a crash.
 
-A `CallRecord` is durable before the first byte of its message is sent, and finished when the call
-has a `CallOutcome`. A client that works on a call holds its lease, and renews it: a call of a
+A `CallRecord` is durable before the first byte of its message is sent, and has a `CallOutcome`
+when the call has ended. A call with the outcome ``"unknown"`` is still pending: a client may claim
+it, to search once more. A client that works on a call holds its lease, and renews it: a call of a
 crashed process is free when its lease ends. The generation of a record identifies the lease; a
 write with an older generation is refused.
 
@@ -142,10 +143,12 @@ class Journal(Protocol):
     - When a method returns, its effect survives a crash of the program and of the machine.
     - Each method is atomic: of two concurrent calls by different processes, one takes effect
       first, and the other finds its result.
-    - A record is open as long as its ``outcome`` is None. Only `begin` replaces a finished record,
-      and only one whose outcome is ``"not_sent"``.
+    - A record is open as long as its ``outcome`` is None. Only `begin` replaces a record with an
+      outcome, and only one whose outcome is ``"not_sent"``; only `claim` opens one again, and only
+      one whose outcome is ``"unknown"``.
     - A write must name the record's generation, which `claim` increases by one.
-    - Open records, and records with a label, are kept. Others may be deleted.
+    - Open records, those whose outcome is ``"unknown"``, and those with a label are kept. Others
+      may be deleted.
     - A method may be cancelled; its effect may occur nevertheless, but only as a whole.
     - An error is a `JournalError` whose ``reason`` is its kind. Another exception counts as
       ``"unusable"``, and so does a journal that does not answer within the time of a call.
@@ -171,7 +174,8 @@ class Journal(Protocol):
             record: The record of the new call; its times are ignored.
 
         Returns:
-            The record as stored, which begins now and has a new lease.
+            The record as stored, which begins now and has a new lease. If it replaces another one,
+            its generation is greater, so that a late write of the earlier holder has no effect.
 
         Raises:
             JournalError: The record cannot be written (``"unusable"``); or a call of that message,
@@ -211,13 +215,14 @@ class Journal(Protocol):
         ...
 
     async def claim(self, message_id: str, /) -> CallRecord:
-        """Take the lease of an open call whose lease has ended.
+        """Take the lease of an open call whose lease has ended, or of one with an unknown outcome.
 
         Args:
             message_id: The message of the call.
 
         Returns:
-            The record, with a new lease, and its generation increased by one.
+            The record, with a new lease, its generation increased by one, and without an unknown
+            outcome and its details.
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
@@ -238,12 +243,13 @@ class Journal(Protocol):
         ...
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """Return the calls without an outcome, oldest first.
+        """Return the calls without an outcome, or with an unknown one, oldest first.
 
         Damaged records are included, and marked by `CallRecord.damage`.
 
         Args:
-            agent: Name of the agent, as in `CallRecord.agent`; None, the default, for all agents.
+            agent: Name of an agent, as in `CallRecord.agent`, for the calls whose name has an
+                address in common with it: see `is_same_agent`. None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -270,10 +276,10 @@ class Journal(Protocol):
 
 @runtime_checkable
 class RepairableJournal(Protocol):
-    """A journal that can forget damaged records: see `PendingCall.forget`."""
+    """A journal that can dismiss damaged records: see `PendingCall.dismiss`."""
 
-    async def forget_damaged(self, message_id: str, /) -> bool:
-        """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
+    async def dismiss_damaged(self, message_id: str, /) -> bool:
+        """Record that the outcome of a damaged call is not needed: it is ``"dismissed"``.
 
         Args:
             message_id: The message of the call; "" for records whose message id cannot be read.
@@ -364,6 +370,11 @@ def already_recorded(
     named = "" if label is None else f"{label}: "
     if outcome is None:
         state = "its call is pending: resume it with Client.resume_pending or holdfast resume"
+    elif outcome == "unknown":
+        state = (
+            "its outcome is unknown: search for its task again with Client.resume_pending or "
+            "holdfast resume"
+        )
     else:
         state = (
             f"its call is finished ({str(outcome).replace('_', ' ')}): pass another message "

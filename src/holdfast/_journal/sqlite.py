@@ -23,6 +23,7 @@ import msgspec
 
 from holdfast._aio.env import wall_clock
 from holdfast._aio.per_loop import PerLoop
+from holdfast._journal.agent_name import is_same_agent
 from holdfast._journal.permissions import MODES
 from holdfast._journal.protocol import (
     CallRecord,
@@ -33,7 +34,12 @@ from holdfast._journal.protocol import (
     refused_claim,
 )
 from holdfast._journal.sqlite_file import SqliteFile
-from holdfast._model.settings import check_count, check_kind, check_number
+from holdfast._model.settings import (
+    check_count,
+    check_kind,
+    check_number,
+    explains_unknown_options,
+)
 from holdfast.errors import A2AError, JournalError
 
 if TYPE_CHECKING:
@@ -49,9 +55,27 @@ _COLUMNS = tuple(
 _UPDATED = tuple(name for name in RecordUpdate.__struct_fields__ if name != "releases")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  constant names only
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
+_IS_UNFINISHED = "(outcome IS NULL OR outcome = 'unknown')"
+_UNFINISHED = f"{_SELECT} WHERE {_IS_UNFINISHED} ORDER BY began, rowid"
+_UNFINISHED_OF_AGENT = f"""
+    WITH RECURSIVE names (agent) AS (
+        SELECT min(agent) FROM calls WHERE {_IS_UNFINISHED}
+        UNION ALL
+        SELECT (SELECT min(agent) FROM calls WHERE {_IS_UNFINISHED} AND agent > names.agent)
+        FROM names WHERE agent IS NOT NULL
+    )
+    {_SELECT} WHERE {_IS_UNFINISHED}
+    AND agent IN (SELECT agent FROM names WHERE is_wanted(CAST(agent AS BLOB)))
+    ORDER BY began, rowid
+"""  # noqa: S608
+"""Finds each name once, by the index, instead of reading the calls of all agents."""
+
 _OF_LABEL = (
     f"{_SELECT} WHERE label = ? "
     "ORDER BY outcome IS NOT 'not_sent' DESC, began DESC, rowid DESC LIMIT 1"
+)
+_OF_LABELS = (  # of the records of one label, the last is the one to return
+    f"{_SELECT} WHERE label IN ({{}}) ORDER BY outcome IS NOT 'not_sent', began, rowid"
 )
 _INSERT = (
     f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
@@ -66,16 +90,20 @@ _RENEW = (
     "UPDATE calls SET lease_until = ? WHERE message_id = ? AND generation = ? AND outcome IS NULL"
 )
 _CLAIM = (
-    "UPDATE calls SET generation = generation + 1, lease_until = ? "
-    "WHERE message_id = ? AND outcome IS NULL AND lease_until <= ?"
+    "UPDATE calls SET generation = generation + 1, lease_until = ?, outcome = NULL, detail = NULL "
+    "WHERE message_id = ? AND (outcome = 'unknown' OR outcome IS NULL AND lease_until <= ?)"
 )
 _REPAIRED = tuple(name for name in _COLUMNS if name not in {"message_id", "agent", "label"})
 _WITH_ROWID = _SELECT.replace("SELECT ", "SELECT rowid, ", 1)
 _REPAIR = f"UPDATE calls SET {', '.join(f'{name} = ?' for name in _REPAIRED)} WHERE rowid = ?"  # noqa: S608
 _LABELLED = "SELECT message_id, outcome FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
 _OUTCOME = "SELECT outcome FROM calls WHERE message_id = ?"
+_NOT_SENT = "SELECT generation FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
-_FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
+_FORGET = (
+    "DELETE FROM calls WHERE outcome IS NOT NULL AND outcome != 'unknown' AND label IS NULL "
+    "AND began < ?"
+)
 
 _FIND_USE = "SELECT body, receiver FROM push_tokens WHERE name = ?"
 _COUNT_USES = "SELECT count(*) FROM push_tokens"
@@ -113,8 +141,8 @@ class SqliteJournal:
             by default.
         retention: Seconds to keep finished calls, from their start, 604,800 (a week) by default;
             None for ever. Older ones, of any process, are deleted with the first call that this
-            journal records, and then once an hour. Calls without an outcome are kept, and so are
-            those with a label, which a run needs to recognize its messages.
+            journal records, and then once an hour. Calls without an outcome or with an unknown one
+            are kept, and so are those with a label, which a run needs to recognize its messages.
         busy_timeout: Seconds to wait for another process that writes; more than 0, 5 by default.
         read_only: Whether to write nothing and create no file; writing raises a `JournalError`.
             False by default.
@@ -142,6 +170,7 @@ class SqliteJournal:
             await journal.close()
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -207,7 +236,9 @@ class SqliteJournal:
             self._forget(connection, now)
             if labelled := connection.execute(_LABELLED, (record.label,)).fetchone():
                 raise already_recorded(*labelled, journal=self.name, label=record.label)
-            connection.execute(_SEND_AFTER_ALL, (record.message_id,))
+            if replaced := connection.execute(_NOT_SENT, (record.message_id,)).fetchone():
+                begun = msgspec.structs.replace(begun, generation=replaced[0] + 1)
+                connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, [getattr(begun, name) for name in _COLUMNS])
             except sqlite3.IntegrityError as error:
@@ -271,13 +302,14 @@ class SqliteJournal:
         return await self._do(renew)
 
     async def claim(self, message_id: str, /) -> CallRecord:
-        """Take the lease of an open call whose lease has ended.
+        """Take the lease of an open call whose lease has ended, or of one with an unknown outcome.
 
         Args:
             message_id: The message of the call.
 
         Returns:
-            The record, with a new lease, and its generation increased by one.
+            The record, with a new lease, its generation increased by one, and without an unknown
+            outcome and its details.
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
@@ -309,26 +341,33 @@ class SqliteJournal:
         )
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """Return the calls without an outcome, oldest first.
+        """Return the calls without an outcome, or with an unknown one, oldest first.
 
         Damaged records are included, and marked by `CallRecord.damage`.
 
         Args:
-            agent: Name of the agent; None, the default, for all agents.
+            agent: Name of an agent, for the calls whose name has an address in common with it;
+                None, the default, for all agents.
 
         Raises:
             JournalError: The journal cannot be read.
         """
-        condition, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
-        query = f"{_SELECT} WHERE outcome IS NULL{condition} ORDER BY began, rowid"
+
+        def is_wanted(name: bytes | None) -> bool:
+            if name is None or agent is None:
+                return False
+            return is_same_agent(name.decode(errors="replace"), agent)
+
+        query = _UNFINISHED if agent is None else _UNFINISHED_OF_AGENT
 
         def find(connection: sqlite3.Connection, now: float) -> list[CallRecord]:
-            return [_whole_or_damaged(row, now) for row in connection.execute(query, values)]
+            connection.create_function("is_wanted", 1, is_wanted)
+            return [_whole_or_damaged(row, now) for row in connection.execute(query)]
 
         return await self._do(find)
 
-    async def forget_damaged(self, message_id: str, /) -> bool:
-        """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
+    async def dismiss_damaged(self, message_id: str, /) -> bool:
+        """Record that the outcome of a damaged call is not needed: it is ``"dismissed"``.
 
         Unreadable members of the record are replaced by defaults; its label is kept, so that a run
         does not send the message again.
@@ -343,25 +382,25 @@ class SqliteJournal:
             JournalError: The journal cannot be written.
         """
 
-        def forget(connection: sqlite3.Connection, now: float) -> bool:
+        def dismiss(connection: sqlite3.Connection, now: float) -> bool:
             rows = connection.execute(_WITH_ROWID).fetchall()
             records = [(rowid, _whole_or_damaged(row, now)) for rowid, *row in rows]
             damaged = [
                 (rowid, record)
                 for rowid, record in records
                 if record.damage is not None
-                and record.outcome is None
+                and record.outcome in {None, "unknown"}
                 and record.message_id == message_id
             ]
             for rowid, record in damaged:
-                forgotten = msgspec.structs.replace(
-                    record, outcome="forgotten", detail=record.damage, lease_until=0.0
+                dismissed = msgspec.structs.replace(
+                    record, outcome="dismissed", detail=record.damage, lease_until=0.0
                 )
-                values = [getattr(forgotten, name) for name in _REPAIRED]
+                values = [getattr(dismissed, name) for name in _REPAIRED]
                 connection.execute(_REPAIR, (*values, rowid))
             return bool(damaged)
 
-        return await self._do(forget)
+        return await self._do(dismiss)
 
     async def find_label(self, label: str, /) -> CallRecord | None:
         """Return the record of a label, open or finished, to any agent; None if there is none.
@@ -377,6 +416,23 @@ class SqliteJournal:
         return await self._do(
             lambda connection, now: _first(connection, _OF_LABEL, label, now=now)
         )
+
+    async def find_labels(self, labels: Sequence[str], /) -> dict[str, CallRecord]:
+        """Return the records of labels, as `find_label` does; those without one are left out.
+
+        Args:
+            labels: The labels, at most some hundreds.
+
+        Raises:
+            JournalError: The journal cannot be read.
+        """
+        query = _OF_LABELS.format(", ".join("?" * len(labels)))
+
+        def find(connection: sqlite3.Connection, now: float) -> dict[str, CallRecord]:
+            records = [_record(row, now) for row in connection.execute(query, labels)]
+            return {record.label: record for record in records if record.label is not None}
+
+        return await self._do(find)
 
     async def use_token(
         self, name: bytes, use: TokenUse, /, *, expires_in: float, most: int

@@ -73,6 +73,15 @@ _MIGRATIONS = (
     );
     CREATE INDEX push_tokens_by_end ON push_tokens (ends);
     """,
+    """
+    UPDATE calls SET outcome = 'dismissed' WHERE outcome = 'forgotten';
+    DROP INDEX calls_unfinished;
+    CREATE INDEX calls_unfinished ON calls (agent, began)
+        WHERE (outcome IS NULL OR outcome = 'unknown');
+    DROP INDEX calls_finished;
+    CREATE INDEX calls_finished ON calls (began)
+        WHERE outcome IS NOT NULL AND outcome != 'unknown' AND label IS NULL;
+    """,
 )
 """The statements for each version of the schema; ``PRAGMA user_version`` counts them."""
 

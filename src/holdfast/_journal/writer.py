@@ -133,7 +133,7 @@ class Journaling:
                 self._check_not_here(latest)
                 _check_holder_not_alive(record, latest)
             raise
-        return HeldCall(claimed, leases, deadline)
+        return HeldCall(claimed, leases, deadline, was_sent=True)
 
     async def find_free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """Return the record of a call that no client holds; the call may have ended.
@@ -195,7 +195,7 @@ class Journaling:
             raise _held_error("by this client, in another call", record)
 
     async def unfinished(self, message_id: str | None = None) -> list[CallRecord]:
-        """Return the calls to this agent without an outcome, oldest first; of one message, or all.
+        """Return the pending calls to this agent, oldest first; that of one message, or all.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -215,14 +215,14 @@ class Journaling:
             if not own:
                 raise
             return own
-        if record is None or not self.is_own(record) or record.outcome is not None:
+        is_pending = record is not None and record.outcome in {None, "unknown"}
+        if record is None or not is_pending or not self.is_own(record):
             return []
         return [record]
 
     async def _all_unfinished(self) -> list[CallRecord]:
-        # Not by name: the agent may have had other replicas when a call was recorded.
-        records = await journal_timeout(wrap_journal_errors(self.journal.unfinished))
-        return [record for record in records if self.is_own(record)]
+        finding = wrap_journal_errors(self.journal.unfinished, self.agent)
+        return await journal_timeout(finding)
 
     def is_own(self, record: CallRecord) -> bool:
         """Return whether a call was recorded for this agent, perhaps with other replicas."""
@@ -237,6 +237,16 @@ class Journaling:
         """
         self._check_open()
         return await journal_timeout(wrap_journal_errors(self.journal.find_label, label))
+
+    async def find(self, message_id: str) -> CallRecord | None:
+        """Return the call of a message, to any agent; None if there is none.
+
+        Raises:
+            JournalError: The journal cannot be read.
+            RuntimeError: The client is closed.
+        """
+        self._check_open()
+        return await journal_timeout(wrap_journal_errors(self.journal.find, message_id))
 
     async def note_later(self, owner: TaskOwner, task: Task) -> None:
         """Note which messages of a task's history are calls made after its owner.
@@ -256,11 +266,11 @@ class Journaling:
                 later.add(message.message_id)
         owner.later = frozenset(later)
 
-    async def forget_damaged(self, record: CallRecord, deadline: Deadline) -> None:
+    async def dismiss_damaged(self, record: CallRecord, deadline: Deadline) -> None:
         """End a call whose record is damaged.
 
         Raises:
-            JournalError: A client works on it, or the journal cannot forget it.
+            JournalError: A client works on it, or the journal cannot dismiss it.
         """
         self._check_open()
         if is_held(record):
@@ -268,9 +278,9 @@ class Journaling:
         journal, message_id = self.journal, record.message_id
         if not isinstance(journal, RepairableJournal):
             raise damaged(message_id, record.damage)
-        forgetting = wrap_journal_errors(journal.forget_damaged, message_id)
+        dismissing = wrap_journal_errors(journal.dismiss_damaged, message_id)
         call = f"the damaged call of message {message_id}"
-        if not await self._within(deadline, forgetting, f"{call} was not forgotten"):
+        if not await self._within(deadline, dismissing, f"{call} was not dismissed"):
             text = f"{call} is not in the journal"
             raise JournalError(text, reason="missing", message_id=message_id)
 

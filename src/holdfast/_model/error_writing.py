@@ -209,12 +209,16 @@ def _is_replaced(detail: Any, request_id: str | None) -> bool:
     return is_error_info(detail) or any(is_detail_type(detail, name) for name in _NOT_FORWARDED)
 
 
+_ABOUT_TASKS = frozenset({"TASK_NOT_FOUND", "TASK_NOT_CANCELABLE"})
+
+
 def _metadata(error: SentFacts, entry: Entry) -> dict[str, str]:
     """Return the metadata of the `google.rpc.ErrorInfo`, which may hold only texts."""
     metadata = {"retryable": "true" if error.transient else "false"}
-    for name, wire_name in (("task_id", "taskId"), ("state", "state")):
-        if value := scrubbed(str(getattr(error, name, None) or "")):
-            metadata[wire_name] = value
+    if entry.reason in _ABOUT_TASKS:  # other errors may know a task of a downstream agent
+        for name, wire_name in (("task_id", "taskId"), ("state", "state")):
+            if value := scrubbed(str(getattr(error, name, None) or "")):
+                metadata[wire_name] = value
     if error.code is not None and entry.reason == UNNAMED:
         metadata["code"] = str(error.code)
     if _is_status(entry):

@@ -18,6 +18,10 @@ _INSTEAD: Mapping[str, str] = {
     "ClientConfig": (
         "pass holdfast.compat.ClientConfig(…), which has engine= in place of httpx_client="
     ),
+    "BaseClient": "pass the agent's URL or card: Holdfast makes its own connection",
+    "ListTasksRequest": (
+        "pass its fields by keyword, such as context_id=….context_id and limit=….page_size"
+    ),
     "SendMessageRequest": _MESSAGE_ADVICE,
     "MessageSendParams": _MESSAGE_ADVICE,
     "StreamResponse": "pass its task, message, status_update or artifact_update",
@@ -79,8 +83,8 @@ def _advice(value: Any, kind: type, expected: type | None) -> str:
         return f"pass holdfast.{name}[….name.upper()]"
     if is_same and is_protobuf:
         return f"pass holdfast.integrations.a2a_sdk.to_value(…, holdfast.types.{name})"
-    if expected is str:
-        return "pass its id" if hasattr(value, "id") else ""
+    if expected is str and hasattr(value, "id"):
+        return "pass its id"
     if expected is dict or (expected is None and name in _ACCEPTED_AS_DICTS):
         if is_protobuf:
             return "pass what google.protobuf.json_format.MessageToDict(…) gives"

@@ -5,8 +5,10 @@ A bool does not count as a number, and a count is an integer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -19,8 +21,12 @@ __all__ = [
     "check_kinds",
     "check_number",
     "check_numbers",
+    "explains_unknown_options",
     "suggestion",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MIN_SIMILARITY = 0.7
 """Similarity from 0 to 1 of a suggested name; high enough that equal endings do not suffice."""
@@ -101,19 +107,68 @@ def suggestion(name: str, choices: Sequence[str]) -> str:
     """Suggest the choice closest to a rejected name; list all if none is close."""
     import difflib  # slow to import, needed only for errors
 
-    closest = difflib.get_close_matches(name, choices, n=1, cutoff=_MIN_SIMILARITY)
+    closest = [other for other in _OTHER_NAMES.get(name, ()) if other in choices]
+    closest += difflib.get_close_matches(name, choices, n=1, cutoff=_MIN_SIMILARITY)
     return f"did you mean {closest[0]!r}?" if closest else f"there are {', '.join(choices)}"
+
+
+def explains_unknown_options(
+    instead: Mapping[str, str] | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function raise an error that names the right option in place of an unknown one.
+
+    Args:
+        instead: What to pass in place of options that other libraries have.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        code = function.__code__  # pyright: ignore[reportFunctionMemberAccess]  of a function
+        named = slice(code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount)
+        known = tuple(name for name in code.co_varnames[named] if name != "self")
+
+        def check(args: tuple[object, ...], options: Iterable[str]) -> None:
+            for name in options:
+                if name not in known:
+                    hint = (instead or {}).get(name) or suggestion(name, known)
+                    target = function.__name__
+                    if target == "__init__":
+                        target = type(args[0]).__name__
+                    text = f"{name!r} is not an option of {target}; {hint}"
+                    raise TypeError(text)
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def checked_coroutine(*args: P.args, **options: P.kwargs) -> Any:
+                check(args, options)
+                return await function(*args, **options)
+
+            return cast("Callable[P, R]", checked_coroutine)
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            check(args, options)
+            return function(*args, **options)
+
+        return checked
+
+    return decorate
 
 
 _OTHER_NAMES = {
     "attempts": ("max_retries", "max_reconnects"),
+    "httpx_client": ("engine",),
+    "page_size": ("limit",),
+    "push_notification_config": ("push_notification_configs",),
+    "resolver_http_kwargs": ("headers",),
+    "signature_verifier": ("card_verifier",),
     "max_attempts": ("max_retries", "max_reconnects"),
     "read": ("first_byte",),
     "retries": ("max_retries", "retry"),
     "circuit_breaker": ("breaker",),
     "timeout": ("timeouts",),
 }
-"""Names that other libraries have for fields."""
+"""Names that other libraries have for fields and options."""
 
 
 class PolicyMeta(msgspec.StructMeta):
@@ -133,12 +188,8 @@ class PolicyMeta(msgspec.StructMeta):
             if args:
                 text = f"{cls.__name__} takes its fields by name: {shown}"
                 raise TypeError(text)
-            name, hint = unknown[0], ""
-            closest = [other for other in _OTHER_NAMES.get(name, ()) if other in fields]
-            if closest:
-                hint = f"did you mean {closest[0]!r}? "
-            elif (suggested := suggestion(name, fields)).endswith("?"):
-                hint = f"{suggested} "
+            name, hint = unknown[0], suggestion(unknown[0], fields)
+            hint = f"{hint} " if hint.endswith("?") else ""
             text = f"{cls.__name__} has no field {name!r}; {hint}its fields are {shown}"
             raise TypeError(text)
 

@@ -26,7 +26,7 @@ from aiohttp import payload
 
 from holdfast._aio.closing import ClosingContext
 from holdfast._aio.per_loop import PerLoop
-from holdfast._model.settings import check_count, check_kind
+from holdfast._model.settings import check_count, check_kind, explains_unknown_options
 from holdfast._net.error_mapper import ErrorMapper, presentable_cause
 from holdfast._net.pools import Pools, Settings, is_verifying, ssl_option
 from holdfast._net.proxies import Proxies
@@ -92,6 +92,7 @@ class AiohttpEngine(ClosingContext):
         FileNotFoundError: The file does not exist.
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         *,

@@ -93,7 +93,8 @@ class Pools:
         self.watchdog = Watchdog()
         self.is_session_borrowed = settings.session is not None
         self._settings = settings
-        self._now = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._polled_at = -math.inf
         self._parse_url = lru_cache(maxsize=100)(_parse_url)
         self._sessions: _Sessions = {}
@@ -106,6 +107,16 @@ class Pools:
         if self._sessions:
             text = f"unclosed {self._settings.owner}: use 'async with' for it, or call close()"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            # aiohttp would log each session, and the loop may end before it closes `_closer`.
+            try:
+                is_own_loop = asyncio.get_running_loop() is self._loop
+            except RuntimeError:
+                is_own_loop = False
+            if is_own_loop:
+                _close_now(self._sessions)
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(_close_now, self._sessions)
 
     def slot_name(self, *, streaming: bool) -> str:
         """Return the name of the slot that a request waits for, with the option to raise."""
@@ -214,6 +225,16 @@ async def _close(sessions: _Sessions) -> None:
     finally:
         for key, session in closing.items():  # if closing was cancelled
             sessions.setdefault(key, session)
+
+
+def _close_now(sessions: _Sessions) -> None:
+    """Close sessions without waiting until their sockets are closed."""
+    while sessions:
+        _, session = sessions.popitem()
+        closing = session.close()
+        with contextlib.suppress(StopIteration):
+            closing.send(None)
+        closing.close()
 
 
 async def _close_with_loop(sessions: _Sessions) -> AsyncGenerator[None]:

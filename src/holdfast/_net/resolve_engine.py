@@ -45,8 +45,23 @@ def resolve_engine(
             from holdfast._net.aiohttp import AiohttpEngine
 
             return AiohttpEngine(session=engine), None
+    hint = _engine_hint(engine)
+    if hint:
+        text = f"engine must be an HttpEngine, not {type(engine).__name__}; {hint}"
+        raise TypeError(text)
     check_methods("engine", engine, "request", "stream", "close")
     return cast("HttpEngine", engine), None
+
+
+def _engine_hint(engine: object) -> str:
+    """Return what to pass in place of an object that callers pass by mistake; empty if unknown."""
+    for kind in type(engine).__mro__:
+        package, name = kind.__module__.partition(".")[0], kind.__name__
+        if name == "FakeAgent" and package == "holdfast":
+            return "pass FakeNetwork(agent)"
+        if package in {"httpx", "httpx2"}:
+            return "an httpx client or transport cannot be used; pass AiohttpEngine(…)"
+    return ""
 
 
 def check_tls(tls: TlsConfig | None, engine: object) -> None:

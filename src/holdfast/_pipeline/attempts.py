@@ -57,9 +57,10 @@ class AttemptLayer(ExtensibleLayer):
             outcome = f"{type(error).__name__}: {error}"
             _add(call, started, duration, outcome, executed=error.executed)
             raise
-        except asyncio.CancelledError:
+        except BaseException as failure:  # else the request would seem to have had no attempt
             executed = None if progress.request.sent else False
-            outcome = "cancelled while in flight"
+            is_cancelled = isinstance(failure, asyncio.CancelledError)
+            outcome = "cancelled while in flight" if is_cancelled else type(failure).__name__
             _add(call, started, clock() - started, outcome, executed=executed)
             raise
         _add(call, started, clock() - started, executed=True)

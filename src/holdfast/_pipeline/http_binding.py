@@ -31,8 +31,7 @@ from holdfast.errors import (
     A2AError,
     A2AHTTPError,
     LimitExceededError,
-    TaskNotCancelableError,
-    TaskNotFoundError,
+    note_task,
 )
 
 if TYPE_CHECKING:
@@ -200,10 +199,9 @@ _NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 
 
 def name_task(error: A2AError, call: AnyCall) -> None:
-    """Add the task of the request to an error about a task that does not name it."""
-    if isinstance(error, TaskNotFoundError | TaskNotCancelableError) and error.task_id is None:
-        params = getattr(call.params, "message", call.params)
-        error.task_id = getattr(params, "task_id", None) or getattr(params, "id", None)
+    """Add the id of the task of the request to an error that does not name it."""
+    params = getattr(call.params, "message", call.params)
+    note_task(error, None, getattr(params, "task_id", None) or getattr(params, "id", None))
 
 
 def _checked(reply: HttpReply, limits: Limits) -> HttpReply:

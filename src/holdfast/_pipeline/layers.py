@@ -16,6 +16,7 @@ import msgspec
 from holdfast._aio.cancel_scope import CancelScope, wait_until
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.watchdog import TimeLimit, Watchdog
+from holdfast._model.sdk_values import kind_of
 from holdfast._pipeline.call_errors import complete, deadline_exceeded, ended, with_outcome
 from holdfast._pipeline.connection import (
     Bounds,
@@ -281,13 +282,13 @@ def _check_early_value(interceptor: Interceptor, call: AnyCall, value: object) -
     """Check the value of an early reply, which the client handles as the agent's."""
     expected = call.operation.response
     if not isinstance(value, expected):
-        kind, name = type(value).__name__, expected.__name__
+        name = expected.__name__
         text = (
-            f"{type(interceptor).__name__}.before answered {call.operation.name} with {kind}: "
-            f"the value of the Reply must be {name}"
+            f"{type(interceptor).__name__}.before answered {call.operation.name} with a wrong "
+            f"value: the value of the Reply must be {name}, not {kind_of(value, expected)}"
         )
         if expected in {SendMessageResponse, StreamResponse} and isinstance(value, Task | Message):
-            text += f", such as {name}({kind.lower()}=…)"
+            text += f"; pass {name}({type(value).__name__.lower()}=…)"
         raise TypeError(text)
 
 
@@ -301,7 +302,7 @@ async def _after(
             result = await _with_grace_period(call, hook)
         except A2AError as error:
             if isinstance(outcome, Reply):
-                error.executed = True
+                error.executed, error.transient = True, False
             result = error
         if not isinstance(cast("object", result), Reply | A2AError):
             failure = outcome if isinstance(outcome, A2AError) else None
@@ -322,7 +323,7 @@ def _hook(interceptor: Interceptor, name: str, hook: Awaitable[T]) -> Awaitable[
 
 def _returns(interceptor: Interceptor, name: str, expected: str, value: object) -> TypeError:
     """Return the error of a hook that returned another type."""
-    kind = type(value).__name__
+    kind = kind_of(value)
     return TypeError(f"{type(interceptor).__name__}.{name} must return {expected}, not {kind}")
 
 

@@ -252,14 +252,17 @@ class CardChecked(Observation, frozen=True, kw_only=True):
 
 
 class RequestFinished(Observation, frozen=True, kw_only=True):
-    """One request of a call has ended.
+    """One request of a call has ended; not reported if no attempt was made.
+
+    There is no attempt for a card from the cache, a call that an open circuit refuses, or a reply
+    of an `Interceptor`.
 
     A `Client.ask` makes several requests if its stream is cut or its task is polled. Each of them
     is reported; a stream that was cut has the error that cut it, even if the call continues.
 
     Attributes:
         attempts: Number of attempts of the request. If the request did not get past the agent
-            card, the number of attempts to fetch the card; 0 if the card came from the cache.
+            card, the number of attempts to fetch the card.
         duration: Seconds; for a stream, until it was closed.
         error: The error that ended the request; an ``asyncio.CancelledError`` if the caller
             cancelled it; None if it succeeded.
@@ -402,7 +405,7 @@ class Observers:
         self._notify(checked)
 
     def request_finished(self, call: AnyCall, error: BaseException | None) -> None:
-        """Report the end of a request, and of the call if it ends with this request."""
+        """Report the end of a request if one was made, and of the call if it ends with it."""
         if not self.are_active():
             return
         now, call_group = asyncio.get_running_loop().time(), call.progress.call_group
@@ -411,16 +414,17 @@ class Observers:
         duration = now - call.progress.began
         call_group.attempts += len(attempts)
         call_group.agent = agent or call_group.agent
-        self._notify(
-            RequestFinished(
-                request_id=call.request_id,
-                operation=call.operation.name,
-                agent=agent,
-                attempts=len(attempts),
-                duration=duration,
-                error=error,
+        if attempts:
+            self._notify(
+                RequestFinished(
+                    request_id=call.request_id,
+                    operation=call.operation.name,
+                    agent=agent,
+                    attempts=len(attempts),
+                    duration=duration,
+                    error=error,
+                )
             )
-        )
         if call_group.ends_with_request:
             call_group.request_id = call_group.request_id or call.request_id
             self.call_finished(call_group, call.operation.name, duration, error)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import A2AError, DeadlineExceededError, Facts, TaskAuthRequiredError
+from holdfast.errors import (
+    A2AError,
+    DeadlineExceededError,
+    Facts,
+    TaskAuthRequiredError,
+    TaskNotFoundError,
+    note_task,
+)
 from holdfast.types import TaskState
 
 if TYPE_CHECKING:
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.types import Task
 
 __all__ = [
+    "LOST_IN_A_RESTART",
     "NEVER",
     "Deadline",
     "add_last_seen",
@@ -72,16 +80,26 @@ def poll_delays(interval: float) -> Iterator[float]:
         delay = min(interval, delay * 2)
 
 
-def add_last_seen(error: A2AError, task_id: str | None, state: TaskState | None) -> None:
-    """Add the last known state of the task to an error that ends a wait.
+LOST_IN_A_RESTART = "an agent that keeps its tasks in memory loses them when it restarts"
+"""The usual reason why an agent does not find a task that it had."""
+
+
+def add_last_seen(
+    error: A2AError, task: Task | None, *, task_id: str | None, state: TaskState | None
+) -> None:
+    """Add the task as last seen to an error that ends a wait.
 
     If the task was seen (`state` is not None), a later call failed: the caller's operation was
-    executed.
+    executed, and repeating it would execute it again.
     """
-    if state is not None:
-        error.executed = True
-        if task_id and f"task {task_id}" not in error.message:
-            error.message = f"{error.message}; task {task_id} was last seen {state.name}"
+    note_task(error, task, task_id)
+    if state is None:
+        return
+    error.executed, error.transient = True, False
+    if task_id and f"task {task_id}" not in error.message:
+        error.message = f"{error.message}; task {task_id} was last seen {state.name}"
+        if isinstance(error, TaskNotFoundError):
+            error.message += f"; {LOST_IN_A_RESTART}"
 
 
 def callback_deadline_error(
@@ -120,11 +138,12 @@ def wait_deadline_error(
         task_id: The id of the task; None if unknown.
         failure: The last failure; None if there is none. Its attempts are copied to the error.
         left: Seconds until the deadline if the agent asked to wait longer than that; the error
-            then has all facts of `failure`.
+            then has all facts of `failure`, except that it is not transient: the task continues.
     """
     facts = Facts(executed=None if task is None else True)
     if failure is not None and left:
         facts = failure.facts()
+        facts["transient"] = False
         facts["executed"] = failure.executed if task is None else True
     elif failure is not None:
         facts["attempts"] = failure.attempts
@@ -142,6 +161,7 @@ def wait_deadline_error(
         task=task,
         **facts,
     )
+    note_task(expired, None, task_id)
     expired.__cause__ = failure
     if task is None or task.state is not TaskState.AUTH_REQUIRED:
         return expired

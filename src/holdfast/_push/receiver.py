@@ -23,6 +23,7 @@ from holdfast._arguments import (
     check_not_empty,
     check_seconds,
     check_url,
+    explains_unknown_options,
 )
 from holdfast._asgi import (
     ASGIReceive,
@@ -123,6 +124,7 @@ class PushReceiver(ClosingContext):
                 print(task.text)
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         url: str,
@@ -175,6 +177,7 @@ class PushReceiver(ClosingContext):
 
     # ── Expected tasks ───────────────────────────────────────────────────────────────────────
 
+    @explains_unknown_options()
     def config(
         self, task_id: str | None = None, *, authentication: AuthenticationInfo | None = None
     ) -> TaskPushNotificationConfig:
@@ -227,6 +230,7 @@ class PushReceiver(ClosingContext):
             self._watches.claim(watch, task_id)
         return config
 
+    @explains_unknown_options()
     def expect(
         self, task: Task | Message | str, config: TaskPushNotificationConfig | None = None
     ) -> Task | None:
@@ -296,6 +300,7 @@ class PushReceiver(ClosingContext):
         if watch is not None:
             self._watches.forget(watch)
 
+    @explains_unknown_options()
     async def wait(
         self,
         task_id: str,

@@ -18,6 +18,7 @@ from holdfast._arguments import (
     check_not_empty,
     check_one_of,
     check_url,
+    explains_unknown_options,
 )
 from holdfast._server.cards import interfaces, metadata_card
 from holdfast._server.executors import Executor, FunctionExecutor
@@ -139,6 +140,7 @@ class A2AServer:
             await A2AServer(answer).serve(port=9999)
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         agent: object,
@@ -173,7 +175,8 @@ class A2AServer:
     ) -> None:
         require_extra("server", "A2AServer")
         check_count("max_body", max_body, least=1)
-        self._executor = _to_executor(agent if executor is None else executor)
+        name = "agent" if executor is None else "executor"
+        self._executor = _to_executor(name, agent if executor is None else executor)
         self._card = metadata_card(agent, card)
         extended = None if extended_card is None else metadata_card(agent, extended_card)
         if task_store is None:
@@ -218,6 +221,7 @@ class A2AServer:
     def __repr__(self) -> str:
         return f"<A2AServer of {self._card.name}>"
 
+    @explains_unknown_options()
     def agent_card(
         self,
         *,
@@ -266,6 +270,7 @@ class A2AServer:
         check_kind("what card_modifier returns", modified, AgentCard)
         return modified
 
+    @explains_unknown_options()
     def app(self, *, url: str, bindings: Sequence[str] = HTTP_BINDINGS) -> ProtocolErrors:
         """Return an ASGI application: card at its well-known path, JSON-RPC at ``/``, REST below.
 
@@ -311,6 +316,7 @@ class A2AServer:
         self._services.add(service)
         return service
 
+    @explains_unknown_options()
     def serving(
         self,
         host: str = "127.0.0.1",
@@ -373,6 +379,7 @@ class A2AServer:
             grpc_interceptors=grpc_interceptors,
         )
 
+    @explains_unknown_options()
     async def serve(
         self,
         host: str = "127.0.0.1",
@@ -430,6 +437,7 @@ class A2AServer:
             )
         )
 
+    @explains_unknown_options()
     async def close(self, grace: float = 0.0) -> None:
         """Stop the turns in flight in every application of this server, and free all resources.
 
@@ -455,19 +463,27 @@ def _check_engine(engine: HttpEngine | None) -> HttpEngine | None:
     return engine
 
 
-def _to_executor(agent: object) -> Executor | AgentExecutor:
-    """Return an executor of Holdfast or of the SDK as it is, and one for a function."""
+def _to_executor(name: str, agent: object) -> Executor | AgentExecutor:
+    """Return an executor of Holdfast or of the SDK as it is, and one for a function.
+
+    Args:
+        name: The argument in messages.
+        agent: The caller's value.
+    """
     from a2a.server.agent_execution import AgentExecutor
 
     if isinstance(agent, Executor | AgentExecutor):
         return agent
     if isinstance(agent, type):
-        raise TypeError(f"agent must be an instance, not the class {agent.__name__}")
+        raise TypeError(
+            f"{name} must be an instance, not the class {agent.__name__}; pass {agent.__name__}(…)"
+        )
     if callable(agent):
         return FunctionExecutor(agent)
+    hint = "; if the card is generated from it, pass executor= as well" if name == "agent" else ""
     raise TypeError(
-        "agent must be a function, an Executor or an AgentExecutor of the SDK, not "
-        f"{type(agent).__name__}; if the card is generated from it, pass executor= as well"
+        f"{name} must be a function, an Executor or an AgentExecutor of the SDK, not "
+        f"{type(agent).__name__}{hint}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast._arguments import explains_unknown_options
 from holdfast._server.outcomes import (
     AuthRequired,
     InputRequired,
@@ -142,6 +143,7 @@ class AgentTurn:
 
     # ── Status updates and artifacts ─────────────────────────────────────────────────────────
 
+    @explains_unknown_options()
     async def working(self, content: Content | None = None) -> None:
         """Emit the state WORKING.
 
@@ -164,6 +166,7 @@ class AgentTurn:
         artifact = Artifact(artifact_id=answer_id, parts=parts)
         await self._emit_artifact(artifact, append=not is_first)
 
+    @explains_unknown_options()
     async def artifact(
         self,
         content: Artifact | str | Part | Iterable[str | Part],
@@ -206,6 +209,7 @@ class AgentTurn:
 
     # ── The end of the turn ──────────────────────────────────────────────────────────────────
 
+    @explains_unknown_options()
     async def complete(self, content: Content | None = None) -> None:
         """End the task as COMPLETED.
 

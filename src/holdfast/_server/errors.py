@@ -11,7 +11,7 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast._arguments import check_kind, check_methods
+from holdfast._arguments import check_kind, check_methods, explains_unknown_options
 from holdfast._asgi import header_map
 from holdfast._model.error_values import one_line
 from holdfast._server.answers import answer, error_of_failure, error_of_status, event, is_proper
@@ -79,6 +79,7 @@ class ProtocolErrors:
         ValueError: The name is empty.
     """
 
+    @explains_unknown_options()
     def __init__(
         self, app: ASGIApplication, *, agent: str, nested: bool = False, env: Env | None = None
     ) -> None:

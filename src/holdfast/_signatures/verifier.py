@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast._aio.closing import close_in_turn
-from holdfast._arguments import check_hook, check_items, check_kind
+from holdfast._arguments import check_hook, check_items, check_kind, explains_unknown_options
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_reading import objects_in
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys, KeysUnavailableError
@@ -97,6 +97,7 @@ class CardVerifier:
         ImportError: The extra ``signatures`` is not installed.
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         keys: VerificationKeys | None = None,

@@ -310,6 +310,7 @@ class StreamMachine:
         if failure is not None:
             what += f"; last error: {failure.message}"
             facts["retry_stopped_reason"] = None  # of one request; the stream continued after it
+            facts["transient"] = False  # calling again would send the message again
         lost = ReconnectError(what, task=self.outbox.whole(), task_id=task_id, **facts)
         lost.__cause__ = failure
         return lost

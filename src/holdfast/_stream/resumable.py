@@ -253,7 +253,8 @@ class ResumableStream:
     async def _fail(self, error: A2AError) -> None:
         self._failure = error  # raised again by the next call if this one is cancelled
         if not isinstance(error, OutcomeUnknownError):
-            add_last_seen(error, self.outbox.task_id, self.outbox.state)
+            outbox = self.outbox
+            add_last_seen(error, outbox.task, task_id=outbox.task_id, state=outbox.state)
         with contextlib.suppress(TimeoutError):  # of a connection that does not close
             await self.close()
 

@@ -65,7 +65,7 @@ class _PrivateLoop:
             text = (
                 "holdfast.sync was called on its own event loop, which would wait for itself: a "
                 "coroutine function, an observer, a layer or a predicate runs there; await the "
-                "asynchronous API in it, or pass a plain function as the hook"
+                "asynchronous API in it, or pass a plain function"
             )
             raise RuntimeError(text)
         return loop

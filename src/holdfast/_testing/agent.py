@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._arguments import check_kind
+from holdfast._arguments import check_kind, explains_unknown_options
+from holdfast._model.settings import check_count
 from holdfast._testing.exchange import Exchange
+from holdfast._testing.faults import check_fault
 from holdfast._testing.operations import ContextHandling, Operations, Result
 from holdfast._testing.parsed_request import CARD, ParsedRequest, Refusal
 from holdfast._testing.parsed_request_v03 import V03FileEncoding, v03_card
@@ -56,8 +58,11 @@ class FaultQueue:
             times: Number of requests.
 
         Raises:
-            ValueError: There is no such operation.
+            ValueError: There is no such operation, or ``times`` is less than 1.
+            TypeError: ``fault`` is not a fault, or ``times`` is not a whole number.
         """
+        check_fault(fault)
+        check_count("times", times, least=1)
         if on is not None and on not in _OPERATION_NAMES:
             message = f"on must be one of {', '.join(sorted(_OPERATION_NAMES))}, not {on!r}"
             raise ValueError(message)
@@ -175,6 +180,7 @@ class FakeAgent:
             assert not fake.pending_faults
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         behaviour: Behaviour | Plan | Message | str = echo,
@@ -231,6 +237,7 @@ class FakeAgent:
 
     # ── For the test ─────────────────────────────────────────────────────────────────────────
 
+    @explains_unknown_options()
     def inject(self, fault: Fault, *, on: str | None = None, times: int = 1) -> None:
         """Add a fault for future requests; faults are used in the order of the calls.
 
@@ -241,7 +248,8 @@ class FakeAgent:
             times: Number of requests, 1 by default.
 
         Raises:
-            ValueError: There is no such operation.
+            ValueError: There is no such operation, or ``times`` is less than 1.
+            TypeError: ``fault`` is not a fault, or ``times`` is not a whole number.
         """
         self._faults.add(fault, on=on, times=times)
 

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import fields
 
 __all__ = [
     "Cut",
@@ -28,6 +29,7 @@ __all__ = [
     "Respond",
     "Stall",
     "bad_gateway",
+    "check_fault",
     "rate_limited",
     "unavailable",
 ]
@@ -173,6 +175,34 @@ class Fail(Fault, frozen=True, kw_only=True):
     after_execution: bool = False
     after_events: int | None = None
     named: bool = True
+
+
+_FAULTS = (Refuse, Reset, Stall, Delay, Cut, Duplicate, Garbage, Respond, Fail)
+
+
+def check_fault(fault: object) -> None:
+    """Check that a value is a fault that has an effect.
+
+    Raises:
+        TypeError: It is not, such as a class or a function without parentheses.
+    """
+    if isinstance(fault, _FAULTS):
+        return
+    kind, name = type(fault).__name__, getattr(fault, "__name__", "")
+    found = kind
+    if isinstance(fault, type):
+        found = f"the class {name}"
+        if fault in _FAULTS:
+            required = (field.name for field in fields(fault) if field.required)
+            found += f"; write {name}({', '.join(f'{each}=…' for each in required)})"
+    elif callable(fault) and name:
+        found = f"the function {name}"
+        if fault in (rate_limited, unavailable, bad_gateway):
+            found += f"; write {name}()"
+    elif isinstance(fault, list | tuple):
+        found = f"{kind}; call inject() for each fault"
+    text = f"fault must be a fault such as Cut(after_events=2) or rate_limited(), not {found}"
+    raise TypeError(text)
 
 
 def rate_limited(

@@ -11,7 +11,7 @@ import inspect
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast, runtime_checkable
 
-from holdfast._arguments import check_seconds, check_url
+from holdfast._arguments import check_seconds, check_url, explains_unknown_options
 from holdfast._testing.agent import FakeAgent
 from holdfast._testing.asgi import AsgiNetwork
 from holdfast._testing.network import FakeNetwork
@@ -125,6 +125,7 @@ class InProcessClients:
         await self._engine.close()
 
 
+@explains_unknown_options()
 def make_test_client_factory(
     server: object, *, url: str | None = None, timeout: float = _DEFAULT_TIMEOUT_S
 ) -> InProcessClients:
@@ -151,6 +152,7 @@ def make_test_client_factory(
     return _clients(server, url, timeout, "JSONRPC", is_only=False)
 
 
+@explains_unknown_options()
 def make_test_rest_client_factory(
     server: object, *, url: str | None = None, timeout: float = _DEFAULT_TIMEOUT_S
 ) -> InProcessClients:

@@ -102,7 +102,12 @@ async def _check_begin_again(ours: Journal, theirs: Journal, agent: str) -> None
             rule = "begin replaces a record that was not sent"
             found = await ours.find(first.message_id)
             _holds(found is not None and _unread(found) == _unread(anew), rule)
-            await ours.update(first.message_id, 1, RecordUpdate(outcome=outcome))
+            late = RecordUpdate(outcome=outcome)
+            rule = "begin gives a record that replaces another one a greater generation"
+            _holds(anew.generation > 1, rule)
+            rule = "update returns whether there is a record of that generation"
+            _holds(not await ours.update(first.message_id, 1, late), rule)
+            await ours.update(first.message_id, anew.generation, late)
             await theirs.begin(second)
         else:
             for record in (first, second):
@@ -189,6 +194,16 @@ async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
     _holds(not await ours.update("claim-1", 1, RecordUpdate(outcome="answered")), rule)
     _holds(await ours.renew([("claim-1", 1)]) == set(), rule)
     _holds(await theirs.update("claim-1", 2, RecordUpdate(outcome="answered")), rule)
+    unknown = RecordUpdate(outcome="unknown", detail="why", task_id="t")
+    await ours.begin(_record("claim-3", agent))
+    await ours.update("claim-3", 1, unknown)
+    opened = await theirs.claim("claim-3")
+    rule = "claim opens a call with an unknown outcome again, without outcome and detail"
+    expected = replace(_record("claim-3", agent), task_id="t", generation=2)
+    _holds(_timeless(opened) == expected and opened.lease_left > 0, rule)
+    held = ours.claim("claim-3")
+    await _refuses(held, "held", "claim-3", "claim refuses a call whose lease lasts, also then")
+    _holds(await theirs.update("claim-3", 2, unknown), rule)
     late = ours.claim("claim-1")
     await _refuses(late, "finished", "claim-1", "claim refuses a call with an outcome")
     missing = ours.claim("claim-2")
@@ -227,29 +242,40 @@ async def _check_lease(ours: Journal, theirs: Journal, agent: str) -> None:
 
 async def _check_claim_at_once(ours: Journal, theirs: Journal, agent: str) -> None:
     await ours.begin(_record("claims", agent))
-    await ours.update("claims", 1, RecordUpdate(releases=True))
-    outcomes = await _both(*(journal.claim("claims") for journal in (ours, theirs)))
     rule = "if two claim a call at once, one is refused"
-    _holds(_count(outcomes, CallRecord) == 1 and _count(outcomes, JournalError) == 1, rule)
+    free = (RecordUpdate(releases=True), RecordUpdate(outcome="unknown"))
+    for generation, update in enumerate(free, 1):
+        await ours.update("claims", generation, update)
+        outcomes = await _both(*(journal.claim("claims") for journal in (ours, theirs)))
+        _holds(_count(outcomes, CallRecord) == 1 and _count(outcomes, JournalError) == 1, rule)
 
 
 async def _check_lists(ours: Journal, theirs: Journal, agent: str) -> None:
     other = f"{agent}/other"
-    for name, to in (("a", agent), ("over", agent), ("c", other), ("b", agent)):
+    replicas = " ".join((agent, f"{agent}/replica"))
+    named = (("a", agent), ("over", agent), ("c", other), ("b", replicas), ("d", other))
+    for name, to in named:
         await ours.begin(replace(_record(f"lists-{name}", to), label=f"lists:{name}"))
         await asyncio.sleep(_TICK_S)
     await ours.update("lists-over", 1, RecordUpdate(outcome="answered"))
+    await ours.update("lists-c", 1, RecordUpdate(outcome="unknown"))
     unfinished = [
-        record.message_id for record in await theirs.unfinished() if record.agent in {agent, other}
+        record.message_id
+        for record in await theirs.unfinished()
+        if record.agent in {agent, other, replicas}
     ]
-    rule = "unfinished returns the calls without an outcome, the oldest first"
-    _holds(unfinished == ["lists-a", "lists-c", "lists-b"], rule)
+    rule = "unfinished returns the calls without an outcome or with an unknown one, oldest first"
+    _holds(unfinished == ["lists-a", "lists-c", "lists-b", "lists-d"], rule)
     unfinished = [record.message_id for record in await theirs.unfinished(agent)]
     _holds(
         unfinished == ["lists-a", "lists-b"],
-        "unfinished returns only the calls of an agent, if one is named",
+        "unfinished returns only the calls of an agent, if one is named, with any of its replicas",
     )
-    _holds(await theirs.find("lists-d") is None, "find returns None if there is no such call")
+    names = (f"{agent}/replica", f"{agent}/new {agent}/replica", f"{agent}/rep", "replica")
+    counts = [len(await theirs.unfinished(name)) for name in names]
+    rule = "unfinished finds a call by each address of its name, and by nothing less"
+    _holds(counts == [1, 1, 0, 0], rule)
+    _holds(await theirs.find("lists-e") is None, "find returns None if there is no such call")
 
 
 async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from holdfast._aio.cancel_scope import CancelScope
+from holdfast._arguments import explains_unknown_options
 from holdfast._model.hosts import ip_literal
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Garbage, Refuse, Stall
@@ -74,6 +75,7 @@ class FakeNetwork:
             assert [result.answer.text for result in results] == ["384,400 km", "150,000,000 km"]
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         *agents: FakeAgent,

@@ -25,6 +25,7 @@ from holdfast.types import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Role,
     SendMessageConfiguration,
     SendMessageRequest,
     SendMessageResponse,
@@ -184,6 +185,8 @@ class Operations:
         message, configuration = request.message, request.configuration
         if not message.message_id or not message.parts:
             raise Refusal(-32602, "Validation failed: a message needs messageId and parts")
+        if message.role is not Role.USER:  # as the official SDK's servers answer
+            raise Refusal(-32603, "Message must be from a user")
         timeline = self._continued(message, now)
         if timeline is None:
             message = self._with_accepted_context(message)

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
+from holdfast._arguments import explains_unknown_options
 from holdfast._integrations.recognition import recognize
 from holdfast._testing.agent import FaultQueue, Received
 from holdfast._testing.bodies import Reply, WholeBody
@@ -65,6 +66,7 @@ class FaultProxy(Listener):
         connections: Number of connections that were made.
     """
 
+    @explains_unknown_options()
     def __init__(self, agent: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         parts = urlsplit(agent)
         if parts.scheme != "http" or not parts.hostname:
@@ -78,6 +80,7 @@ class FaultProxy(Listener):
         self.received: list[Received] = []
         super().__init__(self._serve_one, host=host, port=port, largest_head=LARGEST_HEAD)
 
+    @explains_unknown_options()
     def inject(self, fault: Fault, *, on: str | None = None, times: int = 1) -> None:
         """Add a fault for future requests; faults are used in the order of the calls.
 
@@ -88,7 +91,9 @@ class FaultProxy(Listener):
             times: Number of requests, 1 by default.
 
         Raises:
-            ValueError: There is no such operation, or a proxy cannot have the fault.
+            ValueError: There is no such operation, ``times`` is less than 1, or a proxy cannot
+                have the fault.
+            TypeError: ``fault`` is not a fault, or ``times`` is not a whole number.
         """
         if isinstance(fault, Fail):
             text = "Fail is a reply of the agent itself; use Respond for a proxy"

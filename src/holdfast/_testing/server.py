@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Self
 
+from holdfast._arguments import explains_unknown_options
 from holdfast._testing.bodies import EventBody
 from holdfast._testing.faults import Fault, Refuse, Stall
 from holdfast._testing.http_messages import (
@@ -68,6 +69,7 @@ class LoopbackServer(Listener):
         ValueError: The port is not between 0 and 65535.
     """
 
+    @explains_unknown_options()
     def __init__(self, agent: FakeAgent, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._agent = agent
         super().__init__(self._serve_all, host=host, port=port, largest_head=LARGEST_HEAD)

@@ -198,6 +198,11 @@ class BulkRun:
     Iterate over it once; then it is exhausted. It reads messages only during iteration, and only
     while fewer than ``concurrency`` are in flight. If the messages come from a generator,
     the run closes the generator when it ends. To stop early, call `close`, or use the run as a context manager.
+
+    Attributes:
+        left_to_others: Number of messages without a result here, because another process of a
+            shared run has finished their calls.
+        on_left: Called with the key of each such message; None, the default, for nothing.
     """
     @property
     def in_flight(self) -> int:
@@ -310,11 +315,22 @@ class Client:
             TypeError: The consumer cannot be called.
         """
 
-    def add_request_middleware(self, interceptor: Interceptor) -> None:
+    def add_interceptor(self, interceptor: Interceptor) -> None:
         """Add an interceptor behind the present ones, for calls that begin afterwards.
 
         An `AuthInterceptor` becomes the source of credentials; they are sent only to the origins
         that `connect` allows.
+
+        Args:
+            interceptor: An `Interceptor`, whose methods are called before and after each call.
+
+        Raises:
+            ValueError: The client has another source of credentials already.
+            TypeError: The argument is not an interceptor.
+        """
+
+    def add_request_middleware(self, interceptor: Interceptor) -> None:
+        """Add an interceptor; the same as `add_interceptor`.
 
         Args:
             interceptor: An `Interceptor`, whose methods are called before and after each call.
@@ -388,10 +404,11 @@ class Client:
         """
 
     def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
-        """Return the calls to this agent that have no outcome in the journal, oldest first.
+        """Return the calls to this agent that have no known outcome in the journal, oldest first.
 
         They include calls that a client is working on (`PendingCall.is_held`), this client among
-        them, and calls whose record is damaged (`PendingCall.damage`), which cannot be resumed.
+        them, calls whose task an earlier search did not find (`PendingCall.is_unknown`), and calls
+        whose record is damaged (`PendingCall.damage`), which cannot be resumed.
         A call whose task waits for input (INPUT_REQUIRED) has an outcome, so it is not pending.
 
         Args:
@@ -419,7 +436,9 @@ class Client:
 
         The failure of one call is in its outcome, and does not end the iteration. No message is
         sent again. A call is finished in the journal once its outcome is yielded: if the caller
-        stops iterating earlier, or the call times out, it stays pending.
+        stops iterating earlier, or the call times out, it stays pending. So does a call whose
+        outcome is an `OutcomeUnknownError`, until its task is found or `PendingCall.dismiss` ends
+        it; such calls come last, and each is searched for once.
 
         Args:
             concurrency: Calls to resume at the same time, at most; at least 1, 8 by default.
@@ -487,11 +506,12 @@ class Client:
                 timeout expires, before the task is terminal or needs input. The call does not
                 wait: the client cancels the task in the background, as `stream_message` describes.
                 False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -564,11 +584,12 @@ class Client:
                 default, any if empty.
             push_notification_config: Configuration with which the agent sends updates of the task;
                 the client's own by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -605,6 +626,7 @@ class Client:
         concurrency: int = 32,
         rate: float | None = None,
         poll_interval: float = 2.0,
+        shared: bool = False,
         **options: Unpack[SendOptions],
     ) -> BulkRun:
         """Send many messages, a few at a time, and yield the result of each as it arrives.
@@ -616,7 +638,8 @@ class Client:
         stores messages (``SqliteJournal(path, store_messages=True)``). Otherwise its task is
         fetched from the agent, and the result is a `TaskNotFoundError` if the agent has lost it,
         or a `CallEndedError` if the answer was a message without a task. Two concurrent runs with
-        the same ``run_id`` share the work, and each yields every result. If another message was
+        the same ``run_id`` share the work, and each yields every result; if they are ``shared``,
+        each yields the results of the messages that it sent or resumed. If another message was
         sent under the key of a message, its result is a `KeyConflictError`. If the agent asks
         a question, the result is a `TaskInputRequiredError`. An exception of a consumer or another
         hook ends the run.
@@ -633,6 +656,9 @@ class Client:
                 for no limit. Messages that an earlier run sent are not delayed.
             poll_interval: Seconds between two polls of a task; the first polls are quicker; more
                 than 0, 2 by default.
+            shared: Whether several processes share the run: messages that another process has
+                sent are left to that process, without a result here, and resumed if it crashed.
+                The run ends when all messages have ended. False by default; needs a ``run_id``.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -643,7 +669,8 @@ class Client:
             The results, in the order in which they arrive; nothing is sent before the iteration.
 
         Raises:
-            ValueError: A number is out of range, or there is a ``run_id`` and no journal.
+            ValueError: A number is out of range, there is a ``run_id`` and no journal, or the run
+                is shared and has no ``run_id``.
             TypeError: An argument of another type.
 
         Example:
@@ -708,11 +735,12 @@ class Client:
                 sent by then is not sent. A call that is recorded in a journal is held until then:
                 a canceled task ends it, otherwise it stays pending; a call that another process
                 has taken over is not canceled. False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; no limit by default), ``headers``,
                 ``extensions``, ``context`` and ``tenant`` (none by default), ``timeouts`` (the
                 client's `Timeouts` by default), ``on_unknown`` (after a lost reply: the client's
@@ -1207,6 +1235,39 @@ class ClientFactory:
             TypeError: An argument has the wrong type.
         """
 
+    def create_from_url(
+        self,
+        agent: str,
+        /,
+        interceptors: Iterable[Interceptor] | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> Client:
+        """Create a client for the agent at an address, and fetch its card.
+
+        Args:
+            agent: The agent's address, or that of its card.
+            interceptors: Objects whose methods are called before and after each call
+                (`Interceptor`); none by default.
+            options: Other options of `connect`, as for `create`: ``auth``, ``timeout`` (seconds,
+                900 by default), ``card_ttl`` (seconds, 300 by default), ``card_verifier``,
+                ``require_signature``, ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``,
+                ``env``, ``url``, ``tenant``, ``bindings``, ``supported_protocol_bindings``,
+                ``protocol_version``, ``allow_legacy``, ``transport_producers``,
+                ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
+                ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
+                ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
+                ``call_layers`` and ``attempt_layers``.
+
+        Raises:
+            AgentCardResolutionError: No card was found.
+            InvalidAgentCardError: The card is not usable.
+            CardSignatureError: The signature of the card is invalid, or is required and not
+                verified.
+            A2AError: The card could not be fetched.
+            ValueError: An option is not valid, or options contradict each other.
+            TypeError: An argument has the wrong type.
+        """
+
 class ClientTaskManager:
     """Accumulator of the events of one task into the task.
 
@@ -1311,11 +1372,12 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1373,11 +1435,12 @@ class Conversation:
             cancel_on_abandon: Whether to cancel the open task if the caller leaves the stream
                 early, or is cancelled, or if the timeout expires, as `Client.stream_message` does
                 in the background. False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; that of the conversation by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1540,11 +1603,12 @@ class Coordinator:
             cancel_on_abandon: Whether to cancel the agent's task if the call is cancelled, or its
                 timeout expires, as `Client.stream_message` does in the background. False by
                 default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and this call waits for that call, resumes it if its process crashed, and
-                returns its result.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once: if the journal has a call of the key, from this process or another one, this
+                call sends nothing, waits for that call, resumes it if its process crashed, and
+                returns its result. Only ``on_unknown="resend"`` or ``"resend_if_absent"`` may send
+                the message again, if its outcome is unknown.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1598,11 +1662,13 @@ class Coordinator:
                 because of a deadline or because it is closed, before they are terminal or need
                 input. It delays no result: each client cancels its task in the background, as
                 `Client.stream_message` describes. False by default.
-            key: Name of the call in the client's journal, from 1 to 512 characters; None, the
-                default, for no name. The message of a key is executed at most once: if the
-                journal has a call of the key, from this process or another one, nothing is sent,
-                and the earlier result is returned. The call to each agent has the key, a slash
-                and the name of the agent; no agent may then occur more than once.
+            key: Idempotency key: the name of the call in the client's journal, from 1 to 512
+                characters; None, the default, for no key. The message of a key is executed at most
+                once by each agent: if the journal has a call of the key, from this process or
+                another one, nothing is sent, and the result of that call is returned. Only
+                ``on_unknown="resend"`` or ``"resend_if_absent"`` may send the message again, if
+                its outcome is unknown. The key of the call to each agent is this key, a slash and
+                the name of the agent; so no agent may occur more than once.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1889,7 +1955,7 @@ class FanOut:
     ) -> None: ...
 
 class PendingCall:
-    """A call that has no outcome in the journal; returned by `Client.pending`.
+    """A call that has no outcome in the journal, or an unknown one; returned by `Client.pending`.
 
     Resuming it never sends its message again: if the task's id is known, the client waits for the
     task; otherwise it searches for the task of the message.
@@ -1902,7 +1968,7 @@ class PendingCall:
     def damage(self) -> JournalError | None:
         """The error of reading the journal's record of the call; None if it is readable.
 
-        A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
+        A damaged call cannot be resumed, only dismissed: `resume` and `stream` raise this error.
         Other unreadable parts of the record are missing here, and `began` is 1970-01-01.
         """
 
@@ -1925,6 +1991,13 @@ class PendingCall:
     @property
     def state(self) -> TaskState | None:
         """State of the task as last seen; None if no reply was seen."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if an earlier search found no task of the message (`OutcomeUnknownError`).
+
+        The call stays pending: `resume` searches once more, and `dismiss` ends it.
+        """
 
     @property
     def is_held(self) -> bool:
@@ -1966,9 +2039,9 @@ class PendingCall:
             (`Answer.needs_input`), or a message.
 
         Raises:
-            OutcomeUnknownError: No task of the message was found, which ends the call. If the
-                search was not possible or not complete, ``search_error`` has the reason, and the
-                call can be resumed again.
+            OutcomeUnknownError: No task of the message was found; if the search was not possible
+                or not complete, ``search_error`` has the reason. The call stays pending: it can be
+                resumed again, or dismissed.
             DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
                 another message, as after a restart that lost its tasks; the call stays pending.
@@ -2000,15 +2073,15 @@ class PendingCall:
             TypeError: An argument of another type.
         """
 
-    def forget(self) -> None:
+    def dismiss(self) -> None:
         """End the call without an answer; the agent is not notified, and continues.
 
-        A call whose record is damaged can be forgotten too, if the journal is a `SqliteJournal` or
-        another journal with a method ``forget_damaged``.
+        A call whose record is damaged can be dismissed too, if the journal is a `SqliteJournal` or
+        another journal with a method ``dismiss_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may (`is_held`); or the call has
-                ended.
+            JournalError: Another client works on the call, or may work on it (`is_held`); or the
+                call has ended.
         """
 
 def ask(

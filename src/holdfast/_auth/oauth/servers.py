@@ -18,7 +18,7 @@ from holdfast._model import codec
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_values import text_of
 from holdfast._model.hosts import is_loopback
-from holdfast._model.settings import check_kind
+from holdfast._model.settings import check_kind, explains_unknown_options
 from holdfast._net.engine import fetch
 from holdfast._wire.http import HttpRequest, Timeouts, presentable
 from holdfast._wire.limits import Limits, check_json_size
@@ -116,6 +116,7 @@ class FromCard:
         TypeError: An argument has another type.
     """
 
+    @explains_unknown_options()
     def __init__(self, trusted: Iterable[str], *, scheme: str | None = None) -> None:
         check_kind("scheme", scheme, (str, type(None)))
         origins = check_items("trusted", trusted)
@@ -239,6 +240,7 @@ async def discover(
         A2AError: An error of the engine.
     """
     refused = ""
+    server = presentable(issuer if metadata_url is None else _issuer_of_metadata(metadata_url))
     for url in (metadata_url,) if metadata_url is not None else metadata_addresses(issuer):
         request = HttpRequest(
             method="GET",
@@ -250,16 +252,16 @@ async def discover(
         try:
             reply, _, scope = await fetch(engine, request, other_origins=False)
         except A2AError as error:
-            error.agent = presentable(url)
+            error.agent = server
             raise
         if reply.status >= 500 or reply.status == 429:
             raise AuthenticationError(
-                f"could not get the metadata of the authorization server {presentable(issuer)}: "
+                f"could not get the metadata of the authorization server {server}: "
                 f"HTTP {reply.status}",
                 http_status=reply.status,
                 transient=True,
                 executed=False,
-                agent=presentable(url),
+                agent=server,
             )
         document = object_in(reply.body) if reply.status == 200 else None
         if document is None:
@@ -269,7 +271,7 @@ async def discover(
         expected = _issuer_of_metadata(url) if metadata_url is not None else issuer
         return Discovered(_server_in(document, expected), scope)
     text = f"{presentable(issuer)} has no authorization server metadata ({refused})"
-    raise AuthenticationError(text, executed=False, agent=presentable(issuer))
+    raise AuthenticationError(text, executed=False, agent=server)
 
 
 def card_server(card: AgentCard, flow: str, trust: FromCard) -> CardServer | None:

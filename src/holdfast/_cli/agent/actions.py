@@ -13,6 +13,7 @@ from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import (
     ConfigDeleted,
     MessageSending,
+    MessageSent,
     Notice,
     Result,
     StreamEnded,
@@ -89,28 +90,34 @@ async def send(
         metadata=message_metadata,
     )
     output.emit(MessageSending(message))
-    if session.settings.stream:
+    if session.key is not None:
+        session.await_key()
+    waits = session.settings.waits is not False
+    # A journal has the outcome of a call if the call lasts until its task is settled.
+    if session.settings.stream or (waits and session.journal is not None):
         events = session.client.stream_message(
             message,
             metadata=metadata,
+            key=session.key,
             poll_interval=session.settings.poll_interval,
             timeout=session.seconds_left(),
             headers=session.svc_params,
         )
-        await _follow(session, output, events)
+        await _follow(session, output, events, is_reply=True)
         return
     answer = await session.client.send_message(
         message,
         metadata=metadata,
+        key=session.key,
         return_immediately=True,
         timeout=session.seconds_left(),
         headers=session.svc_params,
     )
     session.message_id = None
+    _say_whether_sent(session, output)
     if isinstance(answer, Message):
         output.emit(Result(SendMessageResponse(message=answer)))
         return
-    waits = session.settings.waits is not False
     # A server may answer with an older state of the task.
     may_be_stale = task_id is not None and answer.state.is_interrupted
     if waits and (may_be_stale or not session.is_at_rest(answer)):
@@ -255,12 +262,45 @@ async def _wait(session: Session, task_id: str) -> Task:
     )
 
 
-async def _follow(session: Session, output: Output, events: EventStream) -> None:
-    """Show each event until the task is settled, or else the state of the task at the end."""
+def _say_whether_sent(session: Session, output: Output) -> None:
+    """Show whether this command sent its message, if the message has a key."""
+    if session.key is not None:
+        output.emit(MessageSent(session.may_have_been_sent))
+
+
+async def _follow(
+    session: Session, output: Output, events: EventStream, *, is_reply: bool = False
+) -> None:
+    """Show each event until the task is settled, or else the state of the task at the end.
+
+    Args:
+        session: The session.
+        output: Where they are shown.
+        events: The events.
+        is_reply: Whether they reply to a message, and not to a subscription.
+    """
     shows = session.settings.stream
+    if shows or not is_reply:
+        _warn_of_polls(session, output)
+    message = await _show_events(session, output, events)
+    task = events.task
+    if shows:
+        output.emit(StreamEnded())
+    elif is_reply:
+        output.emit(Result(SendMessageResponse(task=task, message=message)))
+    elif task is not None:
+        output.emit(Result(task))
+    if task is None:
+        return
+    if shows:
+        warn_of_gap(session, output, events)
+    report_outcome(session, output, task, reason=await stated_end_reason(events))
+
+
+def _warn_of_polls(session: Session, output: Output) -> None:
+    """Say that there is no stream, if the agent offers none."""
     card = session.card
-    offers = card is not None and bool(card.capabilities.streaming)
-    if not offers:
+    if card is None or not card.capabilities.streaming:
         interval = shown_duration(session.settings.poll_interval)
         output.emit(
             Notice.warning(
@@ -268,31 +308,30 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
                 "instead"
             )
         )
-    began = False
+
+
+async def _show_events(session: Session, output: Output, events: EventStream) -> Message | None:
+    """Show each event until the task is settled; return the message that replies instead."""
+    message: Message | None = None
+    has_reply = has_begun = False
     async with events:
         session.message_id = None
         async for event in events:
             task = events.task
-            if shows:
+            if not has_reply:
+                has_reply = True
+                _say_whether_sent(session, output)
+            if isinstance(event, Message):
+                message = event
+            if session.settings.stream:
                 output.emit(StreamEvent(event, task))
-            elif task is not None and not began:
-                began = True
+            elif task is not None and not (has_begun or session.is_at_rest(task)):
+                has_begun = True
                 output.emit(TaskBegan(task))
-            if task is None or not task.state.is_interrupted or events.is_stale:
-                continue
-            if session.is_at_rest(task):
+            is_waiting = task is not None and task.state.is_interrupted and not events.is_stale
+            if task is not None and is_waiting and session.is_at_rest(task):
                 break
-        task = events.task
-    if task is None:
-        output.emit(StreamEnded())
-        return
-    if shows:
-        output.emit(StreamEnded())
-    else:
-        output.emit(Result(task))
-    if shows:
-        warn_of_gap(session, output, events)
-    report_outcome(session, output, task, reason=await stated_end_reason(events))
+    return message
 
 
 # ── Push configurations ──────────────────────────────────────────────────────────────────────

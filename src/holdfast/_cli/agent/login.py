@@ -16,6 +16,7 @@ import click
 from holdfast._auth.oauth.servers import discover
 from holdfast._cli.errors import AUTH, TIMEOUT, UNREACHABLE, CommandError, Failure, one_line
 from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.parameters import MissingExtraError
 from holdfast._cli.options.settings import CLIENT_SECRET
 from holdfast._cli.options.values import read_secret
 from holdfast._cli.output.base import Notice, Record
@@ -71,7 +72,7 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
     try:
         oauth_library()
     except ImportError as error:
-        raise click.UsageError(str(error)) from None
+        raise MissingExtraError("auth login", "oauth") from error
     stated = session.settings.client_secret
     try:
         secret = request.secret or (read_secret(stated) if stated else None)

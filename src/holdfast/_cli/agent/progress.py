@@ -90,6 +90,10 @@ class ProgressReporter:
         reference = masked_reference(str(self._session.reference))
         self._waiting.begin(f"the agent card of {reference}")
 
+    def await_key(self, key: str) -> None:
+        """Report the wait for a call of another process, if it is long."""
+        self._waiting.begin(f"the earlier call of the key {key!r}, which another process may hold")
+
     def end_wait(self) -> None:
         """Note that the wait has ended."""
         self._waiting.end()
@@ -224,7 +228,7 @@ def _retry_line(retry: RetryScheduled, max_attempts: int | None) -> str:
     """
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
     count = "" if max_attempts is None else f" (attempt {retry.number} of {max_attempts})"
-    return f"{_failure(retry.operation, retry.error)}; trying again in {wait}{count}"
+    return f"{_failure(retry.operation, retry.error)}; retrying in {wait}{count}"
 
 
 def _reconnected_line(observation: Reconnected) -> str:
@@ -242,7 +246,7 @@ def _reconnecting_line(failed: AttemptFailed | RetryScheduled) -> str:
     """Say that a stream that was cut cannot be resumed yet."""
     return (
         "the stream was cut, and cannot be resumed yet: "
-        f"{_failure(failed.operation, failed.error)}; trying again"
+        f"{_failure(failed.operation, failed.error)}; retrying"
     )
 
 

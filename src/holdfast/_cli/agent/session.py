@@ -72,7 +72,8 @@ class Session:
         settings: The settings of the command.
         reference: Where the card is.
         output: Where results and errors go.
-        journal: Where calls are recorded.
+        journal: Where calls are recorded; closed with the session.
+        key: The key of the message in the journal; None for none.
 
     Attributes:
         settings: The settings of the command.
@@ -91,6 +92,8 @@ class Session:
         client: The client.
         engine: Sends requests.
         env: Wall time, randomness and ids.
+        journal: As given.
+        key: As given.
 
     Raises:
         click.UsageError: The reference, or a certificate, is invalid.
@@ -104,8 +107,11 @@ class Session:
         output: Output,
         *,
         journal: Journal | None = None,
+        key: str | None = None,
     ) -> None:
         self.settings = settings
+        self.journal = journal
+        self.key = key
         self.card: AgentCard | None = None
         self.task: Task | None = None
         self.binding: str | None = None
@@ -136,8 +142,11 @@ class Session:
             self,
             output,
             max_attempts=self.connection.max_attempts,
-            reports_replies=journal is None,
+            reports_replies=not self.has_many_calls,
         )
+
+    has_many_calls = False
+    """Whether many calls may be in flight at once."""
 
     async def __aenter__(self) -> Self:
         self.begin()
@@ -150,8 +159,12 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self._progress.end_wait()
-        await self.client.close()
-        await self.engine.close()
+        try:
+            await self.client.close()
+            await self.engine.close()
+        finally:
+            if self.journal is not None:
+                await self.journal.close()
 
     def begin(self, task: Task | None = None) -> None:
         """Begin the command, or a turn of a chat, with the whole timeout.
@@ -178,6 +191,10 @@ class Session:
         """
         failure = failure or out_of_time(self.settings.timeout)
         return await wait_within(self.seconds_left(), work, lambda: CommandError(failure))
+
+    def await_key(self) -> None:
+        """Report the wait for the earlier call of the key, if it is long."""
+        self._progress.await_key(self.key or "")
 
     @property
     def svc_params(self) -> dict[str, str]:

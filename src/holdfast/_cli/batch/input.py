@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
+from holdfast._arguments import check_key
 from holdfast._client.content import to_message
 from holdfast._model import codec
 from holdfast._model.digest import message_digest
@@ -202,6 +203,11 @@ def _checked(line_id: object) -> str | int | None:
         line_id.encode()
     except UnicodeEncodeError:
         reason = "its id is not UTF-8"
+        raise ValueError(reason) from None
+    try:
+        check_key(key_of(line_id, "", 0))
+    except ValueError as error:
+        reason = f"its id cannot be a key: {error}"
         raise ValueError(reason) from None
     return line_id
 

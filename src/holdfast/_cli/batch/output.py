@@ -1,9 +1,9 @@
 """The results of ``holdfast run``: one result on each line, as JSON.
 
 Rules: a result is written in one piece after the existing ones; of an existing file, nothing is
-removed but a last line that was cut, and the errors of lines that were not sent, which are sent
-again; a file with other content is not changed; two runs never write to the same file at the same
-time.
+removed but a last line that was cut, the errors of lines that were not sent, which are sent
+again, and the open question of a task that has an answer now; a file with other content is not
+changed; two runs never write to the same file at the same time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast._cli.errors import unusable
 from holdfast._cli.output.base import OutputError
 from holdfast._cli.output.json_output import write_json
 from holdfast._model import codec
+from holdfast.types import TaskState
 
 if sys.platform != "win32":
     import fcntl
@@ -38,7 +39,20 @@ __all__ = ["Known", "Results"]
 
 _BEGINNINGS = (b'{"id":', b'{"line":')
 _OUTCOMES = frozenset({"task", "message", "error"})
+_WAITING = frozenset({TaskState.INPUT_REQUIRED.value, TaskState.AUTH_REQUIRED.value})
+"""The states of a task with an open question."""
+
 _NOTHING, _SOMETHING = msgspec.Raw(b""), msgspec.Raw(b"{}")
+
+
+class _Status(msgspec.Struct):
+    state: str
+
+
+class _Task(msgspec.Struct):
+    """The member of a task that a run needs."""
+
+    status: _Status
 
 
 class _Result(msgspec.Struct):
@@ -64,6 +78,16 @@ class _Result(msgspec.Struct):
         return self.error != _NOTHING
 
     @property
+    def is_waiting(self) -> bool:
+        """Return whether it is a task with an open question."""
+        if self.task == _NOTHING:
+            return False
+        try:
+            return msgspec.json.decode(self.task, type=_Task).status.state in _WAITING
+        except codec.UNREADABLE:
+            return False
+
+    @property
     def was_not_sent(self) -> bool:
         """Return whether it is the error of a line that certainly was not executed."""
         return self.is_error and self.executed is False
@@ -75,10 +99,18 @@ class Known(NamedTuple):
     Attributes:
         digest: The digest of the content of its line.
         is_error: Whether it has an error in place of an answer.
+        is_waiting: Whether it is a task with an open question.
+        row: The line of the file of results that has it, from 1 on.
     """
 
     digest: str
     is_error: bool
+    is_waiting: bool
+    row: int
+
+    def is_question_of(self, digest: str) -> bool:
+        """Return whether it is the open question to a message."""
+        return self.is_waiting and self.digest == digest
 
 
 class Results:
@@ -99,6 +131,8 @@ class Results:
     def __init__(self, path: Path | None, *, without_errors: bool) -> None:
         self.known: dict[str, Known] = {}
         self._without_errors = without_errors
+        self._rows = 0
+        self._removed: set[int] = set()
         self._file: BinaryIO | None = None
         self._path = path
         if path is not None:
@@ -130,8 +164,20 @@ class Results:
         line_id = {} if line.id is None else {"id": line.id}
         copy = {} if line.copy == 1 else {"copy": line.copy}
         position = {**line_id, "line": line.number, "digest": line.digest, **copy}
-        self._write(f"{write_json({**position, **members}, in_line=True)}\n".encode())
-        self.known[line.key] = Known(line.digest, "error" in members)
+        row = f"{write_json({**position, **members}, in_line=True)}\n".encode()
+        self._write(row)
+        self._rows += 1
+        if (result := _result(row)) is not None:
+            self._add(result)
+
+    def remove_answered_questions(self) -> None:
+        """Remove the questions whose tasks have a later result, unless the file was moved.
+
+        Raises:
+            OSError: The file cannot be replaced; it is unchanged.
+        """
+        if self._path is not None and self._removed and not self.is_gone:
+            self._remove_results(self._path)
 
     def _write(self, line: bytes) -> None:
         try:
@@ -157,14 +203,13 @@ class Results:
         _lock(self._file, path)
         if not os.path.samestat(os.fstat(self._file.fileno()), path.stat()):
             raise unusable(path, "is being written by another run")  # which has replaced it
-        end, is_whole = self._read(path)
-        self._file.truncate(end)
-        if not is_whole:
+        self._file.truncate(self._read(path))
+        if self._removed:
             self._remove_results(path)
 
-    def _read(self, path: Path) -> tuple[int, bool]:
-        """Read the existing results; return the end of whole lines, and whether all are kept."""
-        end, is_whole = 0, True
+    def _read(self, path: Path) -> int:
+        """Read the existing results; return the end of whole lines."""
+        end = 0
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n") and _may_be_half(line):
@@ -176,28 +221,42 @@ class Results:
                         "name a new file with --results",
                     )  # fmt: skip
                 end += len(line)
-                if self._is_kept(result):
-                    self.known[result.key] = Known(result.digest, result.is_error)
+                self._rows = number
+                if result.is_error if self._without_errors else result.was_not_sent:
+                    self._removed.add(number)
                 else:
-                    is_whole = False
-        return end, is_whole
+                    self._add(result)
+        return end
 
-    def _is_kept(self, result: _Result) -> bool:
-        return not (result.is_error if self._without_errors else result.was_not_sent)
+    def _add(self, result: _Result) -> None:
+        """Add the newest result: an answer replaces an open question, and an error does not."""
+        earlier = self.known.get(result.key)
+        if earlier is not None and earlier.is_question_of(result.digest):
+            self._removed.add(self._rows if result.is_error else earlier.row)
+            if result.is_error:
+                return
+        self.known[result.key] = Known(
+            result.digest, result.is_error, result.is_waiting, self._rows
+        )
 
     def _remove_results(self, path: Path) -> None:
         """Replace the file, in one step, by one with the results to keep."""
         path = path.resolve()  # a link remains a link
         temporary = path.with_name(f".{path.name}.holdfast")
         new = _created(temporary)
+        questions = {known.row: key for key, known in self.known.items() if known.is_waiting}
+        rows = 0
         try:
             shutil.copymode(path, temporary)
             _lock(new, path)
             with path.open("rb") as file:
-                for line in file:
-                    result = _result(line)
-                    if result is not None and self._is_kept(result):
-                        _write(new, line)
+                for number, line in enumerate(file, start=1):
+                    if number in self._removed:
+                        continue
+                    _write(new, line)
+                    rows += 1
+                    if (key := questions.get(number)) is not None:
+                        self.known[key] = self.known[key]._replace(row=rows)
             os.fsync(new.fileno())
             temporary.replace(path)
         except BaseException:
@@ -207,6 +266,7 @@ class Results:
             raise
         self.close()
         self._file = new
+        self._rows, self._removed = rows, set()
 
 
 def _write(file: BinaryIO, line: bytes) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast._cli.batch.session import JournaledSession
     from holdfast._policy.reconcile import OnUnknown
 
-__all__ = ["STANDARD", "Plan", "check_not_already_running"]
+__all__ = ["STANDARD", "Plan", "check_not_already_running", "open_input", "run_name"]
 
 STANDARD = "-"
 """The name of standard input or output."""
@@ -42,6 +42,7 @@ class Plan(NamedTuple):
         skips_bad_lines: Whether a line that is not a message is skipped, and does not end the run.
         grace: Seconds to wait after Ctrl-C for messages in flight.
         retries_errors: Whether lines whose result is an error are sent again.
+        is_shared: Whether other processes send lines of the same run.
         more: The words of the options that are not defaults.
     """
 
@@ -55,15 +56,13 @@ class Plan(NamedTuple):
     skips_bad_lines: bool
     grace: float
     retries_errors: bool
+    is_shared: bool = False
     more: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of the run in the journal."""
-        if self.run_id is not None:
-            return self.run_id
-        path = str(_path(self.input)).encode(errors="surrogateescape")
-        return hashlib.blake2b(path, digest_size=8).hexdigest()
+        return run_name(self.input, self.run_id)
 
     def words(self, *, run_id: str | None = None) -> list[str]:
         """Return the words of the command that resumes the run, with a name if one is given."""
@@ -98,17 +97,7 @@ class Plan(NamedTuple):
         Raises:
             CommandError: The input cannot be read, or the run has no name.
         """
-        path = _file(self.input)
-        name = path or Path("standard input")
-        try:
-            lines = Lines(path)
-        except OSError as error:
-            raise unusable(name, f"cannot be read: {error.strerror or error}") from None
-        if self.run_id is None and not lines.is_file:
-            lines.close()
-            hint = "name the run with --run-id, so that a later run can resume it"
-            raise unusable(name, "is not a regular file, whose path could name the run", hint)
-        return lines
+        return open_input(self.input, self.run_id)
 
     def open_output(self) -> Results:
         """Return the existing results, and the destination of new ones.
@@ -117,6 +106,33 @@ class Plan(NamedTuple):
             CommandError: The file cannot be used.
         """
         return Results(_file(self.output), without_errors=self.retries_errors)
+
+
+def run_name(source: str, run_id: str | None) -> str:
+    """Return the name of a run in the journal: its id, or a name made from its input."""
+    if run_id is not None:
+        return run_id
+    path = str(_path(source)).encode(errors="surrogateescape")
+    return hashlib.blake2b(path, digest_size=8).hexdigest()
+
+
+def open_input(source: str, run_id: str | None) -> Lines:
+    """Return the lines of the input of a run.
+
+    Raises:
+        CommandError: The input cannot be read, or the run has no name.
+    """
+    path = _file(source)
+    name = path or Path("standard input")
+    try:
+        lines = Lines(path)
+    except OSError as error:
+        raise unusable(name, f"cannot be read: {error.strerror or error}") from None
+    if run_id is None and not lines.is_file:
+        lines.close()
+        hint = "name the run with --run-id, so that a later run can resume it"
+        raise unusable(name, "is not a regular file, whose path could name the run", hint)
+    return lines
 
 
 def _file(name: str) -> Path | None:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from holdfast._cli.agent.outcomes import described_ending
+from holdfast._cli.agent.outcomes import described_ending, named_outcome
 from holdfast._cli.batch.plan import STANDARD, Plan
 from holdfast._cli.batch.session import JournaledSession, answer_of, failure_of, was_not_sent
 from holdfast._cli.errors import CommandError, Failure
@@ -43,10 +43,12 @@ class Counts:
     Attributes:
         completed: Lines whose task was completed, or that were answered by a message.
         failed: Lines whose task failed.
-        waiting: Lines whose task waits for a person.
+        waiting: Lines whose task waits for input or authorization, in this run or since an
+            earlier one.
         errors: Lines without an answer, in this run or in an earlier one.
         not_sent: Lines without an answer that certainly were not executed.
         earlier: Lines with an answer of an earlier run.
+        elsewhere: Lines whose result another process of a shared run has.
         skipped: Lines that are not messages.
         written: Lines whose result was written by this run.
         unwritten: Lines whose answer could not be written to the results; the journal has it.
@@ -54,7 +56,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.completed = self.failed = self.waiting = self.errors = self.not_sent = 0
-        self.earlier = self.skipped = self.written = self.unwritten = 0
+        self.earlier = self.elsewhere = self.skipped = self.written = self.unwritten = 0
 
     @property
     def unanswered(self) -> int:
@@ -64,7 +66,8 @@ class Counts:
     @property
     def results(self) -> int:
         """The number of lines that have a result."""
-        return self.completed + self.failed + self.waiting + self.unanswered + self.earlier
+        ended = self.completed + self.failed + self.waiting + self.unanswered
+        return ended + self.earlier + self.elsewhere
 
     def add(self, outcome: Answer | Exception) -> None:
         """Count the outcome of a line."""
@@ -91,6 +94,7 @@ class Counts:
             "errors": self.errors,
             "notSent": self.not_sent,
             "earlier": self.earlier,
+            "elsewhere": self.elsewhere,
             "skipped": self.skipped,
             "left": remaining,
         }
@@ -105,6 +109,7 @@ class Counts:
             *_counted(self.errors, "without an answer"),
             *_counted(self.not_sent, "not sent"),
             *_counted(self.earlier, "done by an earlier run"),
+            *_counted(self.elsewhere, "done by other processes of the run"),
             *_counted(self.skipped, "skipped"),
             *(["an unknown number left"] if remaining is None else _counted(remaining, "left")),
         ]
@@ -136,6 +141,8 @@ class Summary:
         self.has_open = False
         self._changed: list[int] = []
         self._failed = _Problem("failed")
+        self._waiting = _Problem("wait for input or authorization")
+        self._reply = ""
         self._unanswered = _Problem("have no answer")
         self._unsendable = 0
 
@@ -148,6 +155,11 @@ class Summary:
         elif answer is None:
             reason = failure_of(outcome, self._session).message
             self._unanswered.add(line.number, reason)
+        elif isinstance(answer, Task) and answer.state.is_interrupted:
+            self._waiting.add(line.number, named_outcome(answer))
+            self._reply = self._reply or self._session.command(
+                "send", "--task-id", answer.id, "<reply>"
+            )
         elif isinstance(answer, Task) and (ending := described_ending(answer)):
             self._failed.add(line.number, ending)
         if _is_permanently_unsent(outcome):
@@ -171,9 +183,14 @@ class Summary:
         summary = counts.text(remaining)
         if self._changed:
             self._output.emit(Notice.warning(_changed_lines_message(self._changed)))
-        for problem in (self._failed, self._unanswered):
+        for problem in (self._failed, self._waiting, self._unanswered):
             if problem.numbers:
                 self._output.emit(Notice.warning(problem.text()))
+        if self._reply:
+            again = session.command(*self._plan.words())
+            self._output.emit(
+                Notice.hint(f"{self._reply}; then, to write the answer to the results: {again}")
+            )
         if fault is None and not is_interrupted and counts.unanswered:
             verb = "has" if counts.unanswered == 1 else "have"
             message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"

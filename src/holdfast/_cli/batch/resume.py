@@ -1,4 +1,4 @@
-"""``holdfast resume``: resumes the calls of a journal that have no outcome.
+"""``holdfast resume``: resumes the calls of a journal that have no known outcome.
 
 Rules: nothing is sent again; a call of another running program is left to that program; each
 call is reported as soon as it has an outcome, and none delays another.
@@ -26,7 +26,8 @@ from holdfast._cli.output import text
 from holdfast._cli.output.base import Notice, Record
 from holdfast._journal.agent_name import addresses_in, is_same_agent
 from holdfast._journal.protocol import RepairableJournal, shown
-from holdfast.errors import A2AError, JournalError, TaskNotFoundError
+from holdfast._journal.records import run_and_key
+from holdfast.errors import A2AError, JournalError, OutcomeUnknownError, TaskNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.errors import JournalFailure
     from holdfast.types import Message, Task
 
-__all__ = ["forget", "forget_damaged", "list_calls", "resume", "shown_agent", "unfinished"]
+__all__ = ["dismiss", "dismiss_damaged", "list_calls", "resume", "shown_agent", "unfinished"]
 
 _MAX_CONCURRENCY = 32
 """Maximum number of calls resumed at the same time."""
@@ -145,8 +146,8 @@ def _limits(pending: Unfinished) -> tuple[str, str]:
     return to, f"; {calls} to {owners} {are} pending: {shown_agents}"
 
 
-async def forget(session: JournaledSession, output: Output, *, record: CallRecord) -> None:
-    """Mark a call as forgotten: its outcome is not wanted.
+async def dismiss(session: JournaledSession, output: Output, *, record: CallRecord) -> None:
+    """Mark a call as dismissed: its outcome is not needed.
 
     Raises:
         CommandError: A program works on it, it is over, or the journal cannot be used.
@@ -159,16 +160,16 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
         message = f"the call of message {record.message_id} has finished in the meantime"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
-        await calls[0].forget()
+        await calls[0].dismiss()
     except JournalError as error:
         raise CommandError(journal_failure(error)) from None
     output.emit(
-        Record({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+        Record({**_members(record), "dismissed": True}, [*_lines(record), "Dismissed: yes"])
     )
 
 
-async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
-    """Forget a call whose record cannot be read.
+async def dismiss_damaged(name: str, record: CallRecord, output: Output) -> None:
+    """Dismiss a call whose record cannot be read.
 
     Raises:
         CommandError: The journal cannot be used.
@@ -176,13 +177,13 @@ async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
     journal = journal_at(name, is_there=True)
     try:
         if isinstance(journal, RepairableJournal):  # as the one that it was read from
-            await journal.forget_damaged(record.message_id)
+            await journal.dismiss_damaged(record.message_id)
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
     output.emit(
-        Record({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+        Record({**_members(record), "dismissed": True}, [*_lines(record), "Dismissed: yes"])
     )
 
 
@@ -207,6 +208,7 @@ async def resume(
             return await _resume_call(session, output, record, calls[record.message_id])
 
     pending = [record for record in records if record.message_id in calls]
+    pending.sort(key=lambda record: record.outcome == "unknown")  # searched for before
     ends = (calls[record.message_id].held_until for record in pending)
     lease_ends = [end for end in ends if end is not None]
     if lease_ends:
@@ -265,16 +267,18 @@ def _failure_of(
 ) -> Failure:
     """Return the failure of a call without an answer."""
     failure = failure_of(outcome, session)
-    if not isinstance(outcome, TaskNotFoundError):
+    if not isinstance(outcome, TaskNotFoundError | OutcomeUnknownError):
         return failure
     command = session.command(
-        "resume", "--journal", str(session.journal.name), "--forget", record.message_id
+        "resume", "--journal", str(session.journal.name), "--dismiss", record.message_id
     )
-    hint = (
-        "the agent no longer knows the task, so no answer can arrive, and the call stays pending; "
-        f"to end it: {command}"
-    )
-    return failure._replace(hint=hint)
+    if isinstance(outcome, TaskNotFoundError):
+        reason = "the agent no longer knows the task, so no answer can arrive, and the call"
+    elif outcome.search_error is not None:
+        return failure
+    else:
+        reason = "the next resume searches for the task again, as the call"
+    return failure._replace(hint=f"{reason} stays pending; to end it: {command}")
 
 
 async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
@@ -297,10 +301,20 @@ def _members(record: CallRecord) -> dict[str, Any]:
         "taskId": record.task_id,
         "contextId": record.context_id,
         "state": record.state,
+        **_key_of(record),
+        "outcome": record.outcome,
         "began": shown(record.began),
         "damage": record.damage,
     }
     return {name: member for name, member in members.items() if member is not None}
+
+
+def _key_of(record: CallRecord) -> dict[str, str]:
+    """Return the key of a call, and the run that it belongs to, if it belongs to one."""
+    if record.label is None:
+        return {}
+    run_id, key = run_and_key(record.label)
+    return {"runId": run_id, "key": key} if run_id else {"key": key}
 
 
 def _lines(record: CallRecord) -> Iterator[str]:
@@ -310,6 +324,10 @@ def _lines(record: CallRecord) -> Iterator[str]:
     yield text.field("Task ID", record.task_id)
     yield text.field("Context ID", record.context_id)
     yield text.field("State", record.state)
+    for name, value in _key_of(record).items():
+        yield text.field({"runId": "Run ID", "key": "Key"}[name], value)
+    if record.outcome is not None:
+        yield text.field("Outcome", record.outcome)
     yield text.field("Began", shown(record.began))
     if record.damage is not None:
         yield text.field("Damage", record.damage)

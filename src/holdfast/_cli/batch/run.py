@@ -1,7 +1,8 @@
 """``holdfast run``: many messages to one agent, a few at a time, each sent once.
 
 Rules: a line with a result is done, unless the result says that it was certainly not executed; a
-line without a result that the journal knows is resumed; the rest is sent. So the same command
+line without a result that the journal knows is resumed, and so is a line whose result is an open
+question; the rest is sent. So the same command
 continues wherever the one before ended. A line that is not a message, an agent that refuses
 access, and a journal or results that cannot be written stop the sending; the messages in flight
 end first, and their results are written as far as that is possible. If the agent is unreachable
@@ -29,6 +30,7 @@ from holdfast._cli.errors import CommandError, Failure, unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._client.batch import RunItem
+from holdfast._journal.records import label_of
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
     A2AConnectionError,
@@ -116,6 +118,7 @@ class Run:
                 with self._interrupts(self._interrupted):
                     if await self._is_reachable():
                         await self._work(lines, results)
+                        self._remove_answered_questions(results)
             finally:
                 results.close()
             remaining = self._remaining(lines, results)
@@ -123,6 +126,12 @@ class Run:
             self._summary.report(remaining, self._fault, is_interrupted=is_interrupted)
         finally:
             lines.close()
+
+    def _remove_answered_questions(self, results: Results) -> None:
+        try:
+            results.remove_answered_questions()
+        except OSError as error:
+            self._fault = self._fault or self._unwritable(error)
 
     def _interrupted(self) -> None:
         self._interruptions += 1
@@ -194,7 +203,9 @@ class Run:
             timeout=session.settings.timeout,
             headers=session.svc_params,
             on_unknown=plan.on_unknown,
+            shared=plan.is_shared,
         )
+        run.on_left = self._left
         progress = Progress(self._counts, session.outage, self._output)
         progress.begin(lines, run)
         writing = asyncio.create_task(self._write_all(run, results))
@@ -231,13 +242,20 @@ class Run:
             await run.close()
             progress.end()
 
+    def _left(self, key: str) -> None:
+        """Count a line whose result another process of the run has."""
+        del self._lines_in_flight[key]
+        self._counts.elsewhere += 1
+
     async def _items(self, lines: Lines, results: Results) -> AsyncGenerator[RunItem]:
         """Yield the messages to send."""
         async for line in self._read(lines):
             if isinstance(line, BadLine):
                 if not self._skips(line):
                     return
-            elif (earlier := results.known.get(line.key)) is None:
+            elif (earlier := results.known.get(line.key)) is None or (
+                earlier.is_question_of(line.digest) and await self._is_recorded(line)
+            ):
                 await self._wait()
                 self._lines_in_flight[line.key] = line
                 yield RunItem(key=line.key, content=line.message)
@@ -246,8 +264,20 @@ class Run:
             elif earlier.is_error:
                 self._counts.errors += 1
                 self._summary.has_open = True  # as far as this run knows
+            elif earlier.is_waiting:
+                self._counts.waiting += 1
             else:
                 self._counts.earlier += 1
+
+    async def _is_recorded(self, line: Line) -> bool:
+        """Return whether the journal has the task of a line: if not, the line would be sent."""
+        if self._plan.is_shared:
+            return False  # each line has one result, of the process that sent it
+        try:
+            record = await self._session.journal.find_label(label_of(self._plan.name, line.key))
+        except JournalError:
+            return False
+        return record is not None and record.outcome == "answered"
 
     async def _read(self, lines: Lines) -> AsyncGenerator[Line | BadLine]:
         try:
@@ -398,7 +428,7 @@ class Run:
             )
         except OSError:
             return None
-        return without - self._counts.unwritten
+        return without - self._counts.unwritten - self._counts.elsewhere
 
 
 async def _wait_until(is_over: Callable[[], bool]) -> None:

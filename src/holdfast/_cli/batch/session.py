@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from holdfast._cli.agent.session import Session
+from holdfast._cli.error_hints import JOURNAL_HINTS
 from holdfast._cli.error_table import describe
 from holdfast._cli.errors import CommandError, Failure, internal
 from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.parameters import MissingExtraError
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.json_output import document
 from holdfast._client.answer import Answer
@@ -34,15 +36,11 @@ from holdfast.errors import (
 from holdfast.types import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
     from holdfast._journal.postgres import PostgresJournal
     from holdfast._pipeline.listeners import Observation
-    from holdfast.errors import JournalFailure
     from holdfast.types import AgentCard, Event, Task
 
 __all__ = [
@@ -57,25 +55,12 @@ __all__ = [
     "was_not_sent",
 ]
 
-_HINTS: Mapping[JournalFailure, str] = {
-    "full": "make room on the disk of the journal",
-    "locked": "wait until the program that writes to the journal is done, or end it",
-    "read_only": "make the journal and its directory writable",
-    "damaged": "restore an earlier copy of the journal, or have the sqlite3 program recover it: "
-    "another file has no record of what was sent",
-    "untrusted": (
-        "the journal and the files beside it must belong to you, and only you may access them"
-    ),
-    "unreachable": "check the address of the journal, and that its server runs",
-    "forbidden": "grant the role of the journal's address access to the journal's schema",
-    "replaced": "put the journal back where it was: another file has no record of what was sent",
-}
 _ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
 """The hint for a journal that cannot be used, by reason; and the hint for all other reasons."""
 
 _CREATED_BY = (
-    "check the path; a journal is created by holdfast run --journal FILE, or by a program that "
-    "calls connect(..., journal=FILE)"
+    "check the path; a journal is created by holdfast run or send with --journal FILE, or by a "
+    "program that calls connect(..., journal=FILE)"
 )
 
 _LEASE = 5.0
@@ -108,18 +93,9 @@ class JournaledSession(Session):
         if isinstance(reference, Path):
             reference = reference.absolute()  # a later command needs the absolute path
         super().__init__(environment, settings, reference, output, journal=journal)
-        self.journal = journal
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await super().__aexit__(kind, error, trace)
-        finally:
-            await self.journal.close()
+    has_many_calls = True
+    journal: StoredJournal
 
     def _on_event(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
         """Keep no task: there are many."""
@@ -150,7 +126,9 @@ def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) ->
             retention=None,
             read_only=read_only,
         )
-    except (ValueError, ImportError) as error:
+    except ImportError as error:
+        raise MissingExtraError("a journal in PostgreSQL", "postgres") from error
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
     if is_there and isinstance(journal, SqliteJournal) and not journal.path.exists():
         message = f"the journal {journal.path.absolute()} does not exist"
@@ -177,7 +155,7 @@ def unusable_journal(error: JournalError, *, command: str | None = None) -> Fail
         error: Why the journal cannot be used.
         command: The command that resumes the work once the journal can be used; None for no hint.
     """
-    hint = _HINTS.get(error.reason, _ANY_HINT)
+    hint = JOURNAL_HINTS.get(error.reason, _ANY_HINT)
     if command is not None:
         hint = f"{hint}; then, to resume: {command}"
     return journal_failure(error)._replace(hint=hint)
@@ -185,7 +163,7 @@ def unusable_journal(error: JournalError, *, command: str | None = None) -> Fail
 
 def journal_failure(error: JournalError) -> Failure:
     """Return the failure for an error of the journal."""
-    hint = _HINTS.get(error.reason)
+    hint = JOURNAL_HINTS.get(error.reason)
     return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message, hint=hint)
 
 
@@ -219,11 +197,11 @@ def failure_of(outcome: object, session: Session) -> Failure:
         failure = describe(outcome, _Call(session, outcome))
         if isinstance(outcome, OutcomeUnknownError):
             return _of_unknown(failure, outcome)
-        if isinstance(outcome, CallEndedError) and outcome.outcome == "forgotten":
+        if isinstance(outcome, CallEndedError) and outcome.outcome == "dismissed":
             message = (
-                f"the call of message {outcome.message_id} was forgotten with holdfast resume"
+                f"the call of message {outcome.message_id} was dismissed with holdfast resume"
             )
-            return failure._replace(message=f"{message} --forget; it was not sent again")
+            return failure._replace(message=f"{message} --dismiss; it was not sent again")
         return failure
     return internal(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
 
@@ -257,6 +235,7 @@ class _Call:
 
     continues = False
     asks_for_config = False
+    key = None
 
     def __init__(self, session: Session, error: A2AError) -> None:
         self.settings = session.settings
@@ -264,7 +243,7 @@ class _Call:
         self.card = session.card
         self.auth = session.auth
         self.binding = session.binding
-        self.task: Task | None = getattr(error, "task", None)
+        self.task: Task | None = error.task
         self.message_id: str | None = getattr(error, "message_id", None)
         self.may_have_been_sent = error.executed is not False
         self.command = session.command

@@ -23,8 +23,18 @@ def execute(
     can_follow: bool = False,
     needs_card: bool = False,
     output: Output | None = None,
+    journal: str | None = None,
+    key: str | None = None,
 ) -> int:
     """Run an action against the agent; see `holdfast._cli.execution.execute`."""
     from holdfast._cli.execution import execute
 
-    return execute(ctx, action, can_follow=can_follow, needs_card=needs_card, output=output)
+    return execute(
+        ctx,
+        action,
+        can_follow=can_follow,
+        needs_card=needs_card,
+        output=output,
+        journal=journal,
+        key=key,
+    )

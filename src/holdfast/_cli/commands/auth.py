@@ -30,16 +30,16 @@ OAUTH = (
         metavar="URL",
         type=ParsedParam("url", read_id),
         show_default="what the card names",
-        help="The authorization server; its metadata name its endpoints (RFC 8414, OpenID Connect "
-        "Discovery).",
+        help="The authorization server; its metadata document names its endpoints (RFC 8414, "
+        "OpenID Connect Discovery).",
     ),
     setting_option(
         "--trust-server",
         multiple=True,
         metavar="ORIGIN",
         type=ParsedParam("origin", read_id, r"[,\s]+"),
-        help="Log in at this origin, as https://id.example.com, if the card names it; can be "
-        "repeated.",
+        help="Log in at this origin, such as https://id.example.com, if the card names it. "
+        "Repeatable.",
     ),
     setting_option(
         "--client-id",
@@ -52,8 +52,8 @@ OAUTH = (
         metavar="PATH",
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="File of the client's secret, - for standard input; A2ACLI_CLIENT_SECRET in the "
-        "environment if left out.",
+        help="File of the client's secret; - for standard input. By default, the secret is read "
+        "from the environment variable A2ACLI_CLIENT_SECRET.",
     ),
     setting_option(
         "--client-auth",
@@ -67,15 +67,15 @@ OAUTH = (
         metavar="SCOPE",
         type=ParsedParam("scope", read_id, r"\s+"),
         show_default="what the card requires",
-        help="Scope that the token is requested for; can be repeated.",
+        help="Scope that the token is requested for. Repeatable.",
     ),
     setting_option(
         "--resource",
         metavar="URI",
         type=ParsedParam("uri", read_id),
         show_default="the agent's origin",
-        help="Resource that the token is for (RFC 8707), as the server names the agent; none "
-        "sends no resource, for servers that refuse the parameter.",
+        help="Resource that the token is for (RFC 8707), as the authorization server names "
+        "the agent. The word none omits it, for servers that refuse the parameter.",
     ),
     setting_option(
         "--allow-unadvertised-pkce",

@@ -20,7 +20,7 @@ from holdfast._cli.options.flags import (
     OUTPUT_FORMATS,
     POLLING,
     REPLY,
-    WAITING,
+    WAITING_BY_COMMAND,
     with_options,
 )
 from holdfast._cli.options.parameters import Choice, configuration_of, notices
@@ -56,7 +56,7 @@ def config(**_options: object) -> None:
     METADATA,
     MESSAGE_METADATA,
     HISTORY,
-    WAITING,
+    WAITING_BY_COMMAND,
     POLLING,
     PUSHING,
     OAUTH,
@@ -153,8 +153,13 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     if len(words) == 1 and (topic := _TOPICS.get(words[0])) is not None:
         click.echo(topic(HelpContext(command, obj=ctx.obj, **_help_settings())))
         return
-    for word in words:
-        child = command.get_command(above, word) if isinstance(command, click.Group) else None
+    remaining = list(words)
+    while remaining:
+        word, child = remaining.pop(0), None
+        if isinstance(command, click.Group):
+            if remaining and f"{word} {remaining[0]}" in command.commands:
+                word += f" {remaining.pop(0)}"
+            child = command.get_command(above, word)
         if child is None:
             if isinstance(command, HelpfulGroup):
                 command.check_equivalents(ctx, word)
@@ -187,8 +192,7 @@ def _help_on_exit_codes(ctx: click.Context) -> str:
     formatter.write_paragraph()
     formatter.write_text(
         "If a task failed, the exit code is still 0, because the command itself succeeded: the "
-        "state in the output says how the task ended. demo-server exits with 0 after Ctrl-C and "
-        "SIGTERM."
+        "state in the output says how the task ended."
     )
     return formatter.getvalue().rstrip("\n")
 
@@ -218,7 +222,11 @@ _TERMS = [
     ("service parameter", "a value that an agent expects in a header of each request"),
     ("extension", "an addition to the protocol, named by a URI, that a card declares"),
     ("push notification", "an HTTP request by which the agent reports events of a task to a URL"),
-    ("journal", "an SQLite file that records each message before it is sent, and its outcome"),
+    (
+        "journal",
+        "a file or database that records each message before it is sent, and its outcome",
+    ),
+    ("key", "a name that you give to a message in a journal: it is executed at most once"),
     ("TCK", "the protocol's own test kit for agents, a separate download"),
 ]
 _EXIT_CODES = [
@@ -228,6 +236,7 @@ _EXIT_CODES = [
     ("3", "the agent cannot be reached"),
     ("4", "authentication failed"),
     ("5", "timeout"),
+    ("6", "the key of send --key was used for another message or agent; nothing was sent"),
     ("130", "interrupted by Ctrl-C"),
     ("141", "the reader of the output closed it (SIGPIPE)"),
     ("143", "terminated by SIGTERM"),

@@ -33,7 +33,7 @@ TCK = (
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         show_default=False,
-        help=f"The TCK, as it is cloned. To get it: {GET_TCK}",
+        help=f"Directory with a clone of the TCK. To get it: {GET_TCK}",
     ),
 )
 
@@ -53,7 +53,7 @@ _MEASURING = (
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         show_default="the TCK's own .venv, or else the one of holdfast",
-        help="The interpreter that runs the TCK, with what that needs.",
+        help="Python interpreter with the requirements of the TCK.",
     ),
 )
 
@@ -69,11 +69,11 @@ _MEASURING = (
 def conformance(ctx: click.Context, /, **options: Any) -> int:
     """Run the A2A TCK, the protocol's test kit, against an agent.
 
-    The TCK sends messages, which the agent executes; some of its tests expect an agent that plays
-    the TCK's own scenarios. The kit runs in its own directory and in a process of its own; it ends
-    with --timeout and with Ctrl-C. The command shows how many tests passed and failed, and why
-    each failed test did. Secrets are passed in the environment of the TCK; the TCK of protocol 1.0
-    takes none.
+    The TCK sends messages, which the agent executes; some of its tests pass only with an agent
+    that implements the scenarios of the TCK. The kit runs in its own directory and in a process of
+    its own; --timeout and Ctrl-C end it. The command shows how many tests passed and failed, and
+    why each failed test did. Secrets are passed in the environment of the TCK; the TCK of protocol
+    1.0 takes none.
 
     Conformance is pass, fail, partial (the agent omits something that it should do, but need not)
     or, if no test was completed, not measured. Exit codes: 0 if conformance was measured, also

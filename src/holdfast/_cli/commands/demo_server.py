@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import signal
 from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._cli.errors import Failure
+from holdfast._cli.errors import INTERRUPTED, Failure
 from holdfast._cli.groups import HelpfulCommand
 from holdfast._cli.options.flags import CONTEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
     from holdfast._cli.demo_agent import WrittenFault
     from holdfast._cli.environment import CliEnvironment
 
@@ -118,7 +115,8 @@ def demo_server(
     With --faults, requests fail: the first request of each new message meets the first fault, the
     next request (a retry, or a query of the task) the second one, until none is left.
 
-    The command prints the operation of each request. It exits with 0 after Ctrl-C and SIGTERM.
+    The command prints the operation of each request. It exits with 130 after Ctrl-C, and
+    with 143 after SIGTERM.
     """
     from holdfast._cli.output.base import Failed
 
@@ -130,7 +128,7 @@ def demo_server(
 
         output_for("text").emit(Failed(ended.failure))
         return ended.failure.exit
-    return 0
+    return INTERRUPTED
 
 
 server = HelpfulCommand(
@@ -139,9 +137,9 @@ server = HelpfulCommand(
     common=(),
     params=demo_server.params,
     callback=demo_server.callback,
-    help="Another name of demo-server, of the a2a-cli specification.\n\nIt runs the same agent, "
-    "for practice: holdfast demo-server --help describes it and its faults. For an agent of your "
-    "own, see holdfast.server.",
+    help="The same as demo-server, under its name in the a2a-cli specification.\n\n"
+    "holdfast demo-server --help describes the agent and its faults. For an agent of your own, "
+    "see the Python module holdfast.server.",
 )
 
 
@@ -186,28 +184,11 @@ async def _serve(
         return
     async with server:
         _announce(server.url, has_faults=bool(faults))
-        with environment.interrupts(stopped.set), _terminated(stopped.set):
+        with environment.interrupts(stopped.set):  # SIGTERM does the same
             await stopped.wait()
 
 
-@contextlib.contextmanager
-def _terminated(call: Callable[[], None]) -> Generator[None]:
-    """Call a function when the process is asked to terminate, while the context is open."""
-    loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGTERM, call)
-    except (NotImplementedError, RuntimeError, ValueError):  # not supported in this thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-
-
-_HINTS = dict.fromkeys(
-    (errno.EADDRINUSE, errno.EACCES), "holdfast demo-server --port 0 takes a free port"
-)
+_HINTS = dict.fromkeys((errno.EADDRINUSE, errno.EACCES), "--port 0 takes a free port")
 
 
 def _announce(url: str, *, has_faults: bool) -> None:

@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from holdfast._cli.output.base import Output
     from holdfast._journal.protocol import CallRecord
 
-__all__ = ["resume", "run_lines"]
+__all__ = ["resume", "run_lines", "run_results"]
 
 _NO_NAME = (
     "--input -: standard input has no name by which a later run could resume this one; name it "
     "with --run-id NAME"
+)
+
+_NO_SHARED_NAME = (
+    "--share: the processes of a run find each other by its name; add --run-id NAME, the same for "
+    "all of them"
 )
 
 _WHOSE_CREDENTIALS = (
@@ -82,8 +87,8 @@ _RUNNING = (
         metavar="NAME",
         type=ParsedParam("name", read_id),
         show_default="made from the path of the input",
-        help="Name of the run in the journal: the same name resumes it. A run of another name "
-        "does not see the calls that the first one has in flight. Without a name, a line that "
+        help="Name of the run in the journal: the same name resumes it. Runs of other "
+        "names do not see the calls that this one has in flight. Without a name, a line that "
         "another run has in flight is an error before anything is sent: the input may have moved.",
     ),
     click.option(
@@ -127,6 +132,13 @@ _RUNNING = (
         "--run-id names another run.",
     ),
     click.option(
+        "--share",
+        is_flag=True,
+        help="Share the run with the processes that have the same input, journal and --run-id: "
+        "each line is sent by one of them, which writes its result. If one crashes, the others "
+        "resume its lines. holdfast run results prints the results of all of them.",
+    ),
+    click.option(
         "--grace",
         metavar="DURATION",
         type=ParsedParam("duration", read_grace),
@@ -143,17 +155,17 @@ _RESUMING = (
         required=True,
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="The journal: the SQLite file in which holdfast run, or a program that calls "
-        "connect(…, journal=FILE), records each message before it is sent, and its outcome.",
+        help="The journal: the SQLite file or the postgresql:// address with which holdfast run, "
+        "holdfast send or a program that calls connect(…, journal=FILE) recorded its calls.",
     ),
     click.option(
         "--list",
         "lists",
         is_flag=True,
-        help="Only show these calls; nothing is sent.",
+        help="Only show the pending calls; nothing is sent.",
     ),
     click.option(
-        "--forget",
+        "--dismiss",
         metavar="MESSAGE_ID",
         type=ParsedParam("id", read_id),
         help="Record that the outcome of this call is not needed; nothing is sent.",
@@ -185,9 +197,10 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     skipped, messages that were sent are waited for, and the others are sent, including lines whose
     error has "executed": false.
 
-    A line is recognized by its id, or else by its content, at any position: the same line twice is
-    two messages, a changed line is another message, and an id whose message has changed is an
-    error. Results of other inputs stay in the file, and count for lines with the same content.
+    A line is recognized by its id, or else by its content; its position does not matter. A line
+    that occurs twice without an id is two messages, a changed line is another message, and an id
+    whose message has changed is an error. The digest identifies the content of a message.
+    Results of other inputs stay in the file, and count for lines with the same content.
 
     Ctrl-C or SIGTERM stops sending and waits for the messages in flight; a second one leaves them
     to the agent and to the next run. While the agent cannot be reached, nothing is sent; after 5
@@ -208,6 +221,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
+    if options["share"] and options["run_id"] is None:
+        raise click.UsageError(_NO_SHARED_NAME, ctx)
     environment: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     plan = Plan(
@@ -221,6 +236,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
         skips_bad_lines=options["on_bad_line"] == "skip",
         grace=options["grace"],
         retries_errors=options["retry_errors"],
+        is_shared=options["share"],
         more=tuple(_given_words(ctx, settings)),
     )
     output = output_for(settings.output, settings)
@@ -240,12 +256,85 @@ def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
         yield from ("--rate", shown_rate(options["rate"]))
     if options["concurrency"] != _DEFAULT_CONCURRENCY:
         yield from ("--concurrency", str(options["concurrency"]))
+    if options["share"]:
+        yield "--share"
     if options["on_unknown"] != "reconcile":
         yield from ("--on-unknown", options["on_unknown"])
     if options["on_bad_line"] != "fail":
         yield from ("--on-bad-line", options["on_bad_line"])
     if settings.timeout_given:
         yield from ("--timeout", shown_duration(settings.timeout))
+
+
+_OF_RUN = (
+    click.option(
+        "--input",
+        "source",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="The input of the run; - for standard input, with --run-id.",
+    ),
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="The journal of the run: its file, or its postgresql:// address.",
+    ),
+    click.option(
+        "--run-id",
+        metavar="NAME",
+        type=ParsedParam("name", read_id),
+        show_default="made from the path of the input",
+        help="Name of the run in the journal.",
+    ),
+)
+
+
+@click.command(
+    "run results",
+    cls=HelpfulCommand,
+    context_settings=CONTEXT,
+    common=("output",),
+    examples=(
+        "holdfast run results --input questions.txt --run-id night \\\n"
+        "    --journal postgresql://db.example/agents\n"
+    ),
+)
+@with_options(_OF_RUN, EVERYWHERE_BY_CALL)
+@click.pass_context
+def run_results(ctx: click.Context, /, **options: Any) -> int:
+    """Print the result of each line of a run, in the order of the lines, from its journal.
+
+    Nothing is sent. Each printed line is the result of one line of --input, in the form in which
+    holdfast run writes it, whichever process of the run sent that line. A line that was not sent,
+    whose call is in flight, or whose outcome is unknown has an error. A line that is not a message
+    is reported on stderr, and has no result.
+
+    Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error.
+    """
+    from holdfast._cli.batch.merge import print_results
+    from holdfast._cli.batch.plan import STANDARD
+    from holdfast._cli.execution import announce
+    from holdfast._cli.output import output_for
+    from holdfast._cli.output.base import Failed
+
+    if options["source"] == STANDARD and options["run_id"] is None:
+        raise click.UsageError(_NO_NAME, ctx)
+    settings = read_settings(ctx, needs_agent=False)
+    output = output_for(settings.output, settings, in_lines=True)
+    announce(ctx, output, settings)
+    environment: CliEnvironment = ctx.obj
+    printing = print_results(options["source"], options["journal"], options["run_id"], output)
+    try:
+        environment.run(printing)
+    except CommandError as error:
+        output.emit(Failed(error.failure))
+        return error.failure.exit
+    return 0
 
 
 @click.command(
@@ -257,11 +346,13 @@ def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
 @with_options(_RESUMING, EVERYWHERE_BY_CALL)
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> int:
-    """Resume the calls of a journal that have no outcome, and show the outcome of each.
+    """Resume the pending calls of a journal, and show the outcome of each.
 
-    A journal is a file that records each message before it is sent, and its outcome. A crash, a
-    timeout or an interruption leaves calls without an outcome. No message is sent again: the
+    A journal is a file or a database that records each message before it is sent, and its outcome.
+    A crash, a timeout or an interruption leaves a call pending. No message is sent again: the
     command waits for the task of each call, and searches for it if its id is not in the journal.
+    If no task is found, the call stays pending, and the next resume searches again, until
+    --dismiss ends the call.
 
     The flag --agent-card (or --endpoint) selects the calls to one agent. Without it, the calls to
     every agent in the journal are resumed, one agent after the other, even if a variable or a
@@ -269,7 +360,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
 
     A call that another process works on is reported and left to that process; after a crash,
     detecting that takes some seconds. With -o json each call is one line: its task or message, or
-    the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if one has
+    the error. Exit codes: 0 if each call has an answer, however its task ended; 1 if one has
     none.
     """
     from holdfast._cli.batch import resume as resuming
@@ -277,28 +368,28 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     from holdfast._cli.output import output_for
     from holdfast._cli.output.base import Failed
 
-    if options["lists"] and options["forget"]:
-        message = "--list and --forget contradict each other."
+    if options["lists"] and options["dismiss"]:
+        message = "--list and --dismiss contradict each other."
         raise click.UsageError(message, ctx)
     settings = read_settings(ctx, needs_agent=False)
     output = output_for(settings.output, settings, in_lines=True)
     announce(ctx, output, settings)
     agent = _named_agent(ctx, settings)
-    if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
+    if not (agent or options["lists"] or options["dismiss"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
     environment: CliEnvironment = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
     async def load() -> None:
         only_agent = agent if settings.agent_source is FLAG else None
-        pending = await resuming.unfinished(options["journal"], only_agent, options["forget"])
+        pending = await resuming.unfinished(options["journal"], only_agent, options["dismiss"])
         calls.update(pending.calls)
         if options["lists"] or not calls:
             resuming.list_calls(pending, output)
-        elif options["forget"]:
+        elif options["dismiss"]:
             for place, (record, *_) in [*calls.items()]:
                 if record.damage is not None:  # which requires no agent, and may name none
-                    await resuming.forget_damaged(options["journal"], record, output)
+                    await resuming.dismiss_damaged(options["journal"], record, output)
                     del calls[place]
 
     try:
@@ -335,7 +426,7 @@ def _resume_each(
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
     from holdfast._cli.batch.resume import shown_agent
-    from holdfast._cli.output.base import Failed
+    from holdfast._cli.output.base import Failed, Notice
     from holdfast._journal.agent_name import addresses_in, is_address, is_same_agent
 
     worst = 0
@@ -354,6 +445,7 @@ def _resume_each(
             its_own = _of_journal(ctx, settings, usable)
         code = _resume(ctx, output, its_own, records)
         if code == INTERRUPTED:
+            output.emit(Notice.hint("the same command again resumes the calls without an outcome"))
             return code
         worst = max(worst, code)
     return worst
@@ -379,7 +471,7 @@ def _resume(
     settings: Settings,
     records: Sequence[CallRecord],
 ) -> int:
-    """Resume the calls to one agent, or forget the requested one."""
+    """Resume the calls to one agent, or dismiss the requested one."""
     from holdfast._cli.agent.credentials import bind
     from holdfast._cli.agent.reference import find_agent
     from holdfast._cli.batch import resume as resuming
@@ -399,10 +491,10 @@ def _resume(
         return 1
 
     async def act(_session: Session, output: Output) -> None:
-        if ctx.params["forget"] is None:
+        if ctx.params["dismiss"] is None:
             await resuming.resume(session, output, records=records)
         else:
-            await resuming.forget(session, output, record=records[0])
+            await resuming.dismiss(session, output, record=records[0])
 
     with Diagnostics(output, enabled=settings.debug):
         return perform(environment, session, output, act)

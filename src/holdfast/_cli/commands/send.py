@@ -24,7 +24,7 @@ from holdfast._cli.options.flags import (
     with_options,
 )
 from holdfast._cli.options.parameters import ParsedParam, complete_path
-from holdfast._cli.options.values import read_metadata
+from holdfast._cli.options.values import read_id, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +87,41 @@ _PARTS = (
         type=ParsedParam("json", read_metadata),
         help="JSON object for the metadata of one part, in the same position.",
     ),
+)
+
+
+def _read_key(text: str) -> str:
+    """Check a key.
+
+    Raises:
+        ValueError: It is empty or too long, or has control characters.
+    """
+    from holdfast._arguments import check_key  # other options need it not
+
+    check_key(text)
+    return text
+
+
+_RECORDING = (
+    click.option(
+        "--key",
+        metavar="KEY",
+        type=ParsedParam("key", _read_key),
+        help="Idempotency key, such as order-17; needs --journal. The same command again sends "
+        "nothing: it shows the result, or resumes the call after a crash. Has no variable.",
+    ),
+    click.option(
+        "--journal",
+        metavar="FILE",
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="SQLite file or postgresql:// address that records the message before it is sent, "
+        "for --key and for holdfast resume. Has no variable.",
+    ),
+)
+_KEY_NEEDS_JOURNAL = (
+    "--key needs --journal FILE, which records the key and the result; add it, such as "
+    "--journal calls.db"
 )
 _FLAGS = {
     "text": "--text",
@@ -165,8 +200,9 @@ def _drafts(ctx: click.Context) -> list[Draft]:
     examples=(
         "holdfast send -a https://agent.example.com 'How far is the moon?'\n"
         "holdfast send -a localhost:9999 --stream 'Write a haiku'\n"
-        "holdfast send -a localhost:9999 'Summarize this' --file notes --media-type text/plain\n"
+        "holdfast send -a localhost:9999 'Sum up' --file notes --media-type text/plain\n"
         "holdfast send -a localhost:9999 --task-id ID 'Yes, book it'\n"
+        "holdfast send -a localhost:9999 --key order-17 --journal calls.db 'One pizza'\n"
         "git diff | holdfast send -a localhost:9999 -o json -\n"
     ),
 )
@@ -179,6 +215,7 @@ def _drafts(ctx: click.Context) -> list[Draft]:
     METADATA,
     MESSAGE_METADATA,
     AUTHORIZING,
+    _RECORDING,
     POLLING,
     EVERYWHERE,
 )
@@ -191,10 +228,15 @@ def send(ctx: click.Context, /, **options: Any) -> int:
 
     The message is sent once. If the reply is lost, the command searches for the task. If there is
     none, it exits with 1: the outcome is unknown, and the message is not sent again.
+
+    With --key, the output says whether this command sent the message (with -o json: "sent"). If
+    the key was used for another message or another agent, the exit code is 6.
     """
     from holdfast._cli.agent import actions
     from holdfast._cli.options.parts import read_parts
 
+    if options["key"] is not None and options["journal"] is None:
+        raise click.UsageError(_KEY_NEEDS_JOURNAL, ctx)
     parts = read_parts(ctx, options["words"], _drafts(ctx))
     return execute(
         ctx,
@@ -208,6 +250,8 @@ def send(ctx: click.Context, /, **options: Any) -> int:
             message_metadata=options["message_metadata"],
         ),
         can_follow=True,
+        journal=options["journal"],
+        key=options["key"],
     )
 
 

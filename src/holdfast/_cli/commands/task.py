@@ -19,6 +19,7 @@ from holdfast._cli.options.flags import (
     POLLING,
     STREAMING,
     WAITING,
+    WAITING_ON_REQUEST,
     with_options,
 )
 from holdfast._cli.options.masking import hidden
@@ -58,13 +59,13 @@ _LISTING = (
         metavar="STATE",
         type=ParsedParam("state", read_state),
         shell_complete=complete_state,
-        help="Only tasks in this state, as working or TASK_STATE_WORKING.",
+        help="Only tasks in this state, such as working or TASK_STATE_WORKING.",
     ),
     click.option(
         "--since",
         metavar="TIME",
         type=ParsedParam("time", read_time),
-        help="Only tasks whose state is not older than this, as 2026-11-21 or "
+        help="Only tasks whose state is not older than this, such as 2026-11-21 or "
         "2026-11-21T09:00:00Z; UTC unless it names a zone.",
     ),
     click.option(
@@ -81,7 +82,7 @@ _LISTING = (
         type=ParsedParam("token", read_id),
         help="Show the page of this token; each page shows the token of the next one.",
     ),
-    click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
+    click.option("--all", "every_page", is_flag=True, help="Show the tasks of all pages."),
     click.option("--with-artifacts", is_flag=True, help="Show the artifacts as well."),
 )
 _SAVING = (
@@ -110,7 +111,7 @@ _SAVING = (
         type=click.IntRange(min=1),
         default=1024**3,
         show_default="1 GiB",
-        help="Bytes that all files together may have.",
+        help="Maximum size of all files together, in bytes.",
     ),
 )
 
@@ -141,7 +142,7 @@ def task(**_options: object) -> None:
     ),
 )
 @click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(WAITING, HISTORY, AUTHORIZING, POLLING, LINES, EVERYWHERE)
+@with_options(WAITING_ON_REQUEST, HISTORY, AUTHORIZING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """Show a task; with --wait, once it ends or waits for a person."""

@@ -51,6 +51,8 @@ __all__ = [
     "REPLY",
     "STREAMING",
     "WAITING",
+    "WAITING_BY_COMMAND",
+    "WAITING_ON_REQUEST",
     "version_line",
     "with_options",
 ]
@@ -330,22 +332,31 @@ EVERYWHERE_BY_CALL = _with_timeout(
 )
 """The same for commands that make more than one call."""
 
-WAITING = (
-    _option(
-        "--async",
-        "--no-wait",
-        "--return-immediately",
-        "asynchronous",
-        is_flag=True,
-        help="Do not wait for the task: show its id and state at once.",
-    ),
-    _option(
+_ASYNC = _option(
+    "--async",
+    "--no-wait",
+    "--return-immediately",
+    "asynchronous",
+    is_flag=True,
+    help="Do not wait for the task: show its id and state at once.",
+)
+
+
+def _waiting(default: str) -> Sequence[Callable[[Any], Any]]:
+    """Return the options about waiting for a task, with the default of ``--wait`` in words."""
+    wait = _option(
         "--wait",
         "--watch",
         is_flag=True,
-        help="Wait until the task ends or waits for a person: the default, except of task get.",
-    ),
-)
+        show_default=default,
+        help="Wait until the task ends or waits for a person.",
+    )
+    return (_ASYNC, wait)
+
+
+WAITING = _waiting("true")
+WAITING_ON_REQUEST = _waiting("false")
+WAITING_BY_COMMAND = _waiting("true, except of task get")
 POLLING = (
     _option(
         "--poll-interval",

@@ -21,6 +21,7 @@ from holdfast._cli.options.configuration import (
     rule_of,
 )
 from holdfast._cli.options.values import did_you_mean, read_switch, state_names
+from holdfast._model.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ __all__ = [
     "Choice",
     "HintedUsageError",
     "MissingAgentError",
+    "MissingExtraError",
     "ParsedParam",
     "SettingOption",
     "SharedFlag",
@@ -90,9 +92,25 @@ class HintedUsageError(click.UsageError):
         hint: As given.
     """
 
-    def __init__(self, message: str, ctx: click.Context, *, hint: str) -> None:
+    def __init__(self, message: str, ctx: click.Context | None, *, hint: str) -> None:
         super().__init__(message, ctx)
         self.hint = hint
+
+
+class MissingExtraError(HintedUsageError):
+    """A command needs an extra that is not installed; the hint is how to install it.
+
+    Args:
+        feature: What needs the extra.
+        extra: The name of the extra.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the extra {extra!r}, which is not installed; nothing was sent.",
+            None,
+            hint=install_command(extra),
+        )
 
 
 class MissingAgentError(HintedUsageError):
@@ -219,6 +237,11 @@ class SettingOption(click.Option):
         if source is ENVIRONMENT:
             return f"{self.variable} in the environment"
         return self.opts[0] if source.path is None else f"{self.variable} in {source.location}"
+
+    @property
+    def otherwise(self) -> str | None:
+        """Return the effect of no value, in words; None for none."""
+        return self.show_default if isinstance(self.show_default, str) else None
 
     @property
     def default_text(self) -> str | None:

@@ -155,12 +155,14 @@ class ResolvedSetting(NamedTuple):
         variable: The environment variable.
         value: As a file would have it, without secrets; None if it is not set.
         source: The source.
+        otherwise: The effect of no value, in words; None for none.
     """
 
     name: str
     variable: str
     value: str | None
     source: Source
+    otherwise: str | None = None
 
 
 def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
@@ -236,13 +238,13 @@ def effective(ctx: click.Context) -> Iterator[ResolvedSetting]:
     """
     values, sources = _merged(ctx)
     waits, source = _waits(ctx, values, sources)
-    if waits is not None:
-        values |= {"wait": waits, "asynchronous": not waits}
-        sources |= {"wait": source, "asynchronous": source}
+    values |= {"wait": waits, "asynchronous": waits is False}
+    sources |= {"wait": source, "asynchronous": source}
     for param in ctx.command.params:
         if isinstance(param, SettingOption):
             shown, source = param.show(values[param.name]), sources[param.name]
-            yield ResolvedSetting(param.opts[0].lstrip("-"), param.variable, shown, source)
+            name = param.opts[0].lstrip("-")
+            yield ResolvedSetting(name, param.variable, shown, source, param.otherwise)
     for variable in (CLIENT_SECRET, CLIENT_KEY_PASSWORD):
         value, source = value_of(ctx, variable)
         name = variable.removeprefix(PREFIX).lower().replace("_", "-")

@@ -39,6 +39,7 @@ __all__ = [
     "FilesSaved",
     "Measurement",
     "MessageSending",
+    "MessageSent",
     "Notice",
     "Output",
     "OutputError",
@@ -97,6 +98,12 @@ class MessageSending(msgspec.Struct, frozen=True):
     """A message is about to be sent."""
 
     message: Message
+
+
+class MessageSent(msgspec.Struct, frozen=True):
+    """The call of a key has an answer; `is_new` says whether this command sent the message."""
+
+    is_new: bool
 
 
 class TaskBegan(msgspec.Struct, frozen=True):
@@ -233,6 +240,7 @@ OutputEvent: TypeAlias = Union[  # noqa: UP007  a type alias is evaluated
     ProgressLine,
     Failed,
     MessageSending,
+    MessageSent,
     TaskBegan,
     WaitEnded,
     StreamEvent,

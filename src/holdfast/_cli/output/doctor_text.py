@@ -107,7 +107,7 @@ _COUNTED: Mapping[Level, tuple[str, str]] = {
     "warning": ("warning", "warnings"),
     "info": ("note", "notes"),
     "ok": ("ok", "ok"),
-    "not measured": ("not measured", "not measured"),
+    "not measured": ("check not measured", "checks not measured"),
 }
 
 
@@ -237,15 +237,16 @@ def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
 
 def _unmeasured(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
     """Yield what was not measured, by the reason."""
-    reasons: dict[tuple[str, str], dict[str, None]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
         if finding.level == "not measured":
-            reasons.setdefault((_interface_label(finding), finding.saw), {})[finding.check] = None
+            reasons.setdefault((_interface_label(finding), finding.saw), []).append(finding.check)
     if not reasons:
         return
     yield "Not measured:"
     for (interface, reason), checks in reasons.items():
-        suffix = f" ({interface})" if interface else ""
+        count = "1 check" if len(checks) == 1 else f"{len(checks)} checks"
+        suffix = f" ({interface}; {count})" if interface else f" ({count})"
         yield from _wrapped(
             f"{_in_words(checks)}{suffix}: {reason}", on, _INDENT_COLUMNS, more=_INDENT_COLUMNS
         )

@@ -2,7 +2,8 @@
 
 Rules (a2a-cli, appendix B; A2A 5.5): the agent's answer is shown under the names of the data
 model; a list or map that the data model requires (``field_behavior = REQUIRED`` in ``a2a.proto``)
-is there even if it is empty, so that schema validators are content; nothing else is added.
+is there even if it is empty, so that schema validators are content; nothing else is added, but
+``sent`` for a message with a key.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from holdfast._cli.output.base import (
     FilesSaved,
     Measurement,
     MessageSending,
+    MessageSent,
     Output,
     Record,
     Result,
@@ -79,9 +81,13 @@ class JsonOutput(Output):
         self._in_lines = in_lines or (settings is not None and settings.stream)
         self._failure_members: dict[str, Any] = {}
         """Members for the document of a failure."""
+        self._key_members: dict[str, bool] = {}
+        """Members for each document about a message with a key."""
 
     def _show(self, event: OutputEvent) -> None:  # noqa: C901, PLR0912  a case for each event
         match event:
+            case MessageSent(is_new):
+                self._key_members = {"sent": is_new}
             case TaskBegan(task):  # named if it is not part of the document
                 self._diagnostic("Task ID", task.id)
                 self.has_named_task = True
@@ -153,10 +159,11 @@ class JsonOutput(Output):
             case _:
                 return value
 
-    def _document(self, value: Any) -> None:
+    def _document(self, value: dict[str, Any]) -> None:
         """Write JSON as UTF-8 or, if the stream has another encoding, as ASCII."""
         in_utf8 = codecs.lookup(encoding_of(sys.stdout)).name == "utf-8"
-        text = write_json(value, ascii_only=not in_utf8, in_line=self._in_lines)
+        members = {**value, **self._key_members}
+        text = write_json(members, ascii_only=not in_utf8, in_line=self._in_lines)
         write(f"{text}\n")
 
 

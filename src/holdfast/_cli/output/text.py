@@ -46,6 +46,7 @@ __all__ = [
     "entry",
     "field",
     "identifiers",
+    "is_same_kind",
     "part_tail",
     "render",
     "render_deleted",
@@ -138,7 +139,8 @@ def render_settings(
     """Yield the lines for the settings in effect: the flag, its value, and its source."""
     for setting in settings:
         source = setting.source.name if setting.source.path is None else str(setting.source.path)
-        yield field(setting.name, f"{setting.value or '(none)'} [{source}]")
+        value = setting.value or f"({setting.otherwise or 'none'})"
+        yield field(setting.name, f"{value} [{source}]")
     yield field("Local file", _path(configuration.local))
     yield field("Global file", _path(configuration.shared))
     for agent, file in logins.items():
@@ -283,7 +285,7 @@ def _reply(message: Message, view: View) -> Iterator[str]:
 
 
 def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
-    """Yield the parts in order; text that came in several parts is one text."""
+    """Yield the parts in order; text that came in several parts of one kind is one text."""
     for part in _joined(parts, view):
         for shows, lines in _PART_RENDERERS:
             if shows(part):
@@ -299,18 +301,26 @@ def part_tail(part: Part, view: View) -> Iterator[str]:
 
 
 def _joined(parts: Sequence[Part], view: View) -> Iterator[Part]:
-    pending: Part | None = None
+    texts: list[Part] = []
     for part in parts:
-        if pending is not None and part.text is not None and not view.verbose:
-            pending = msgspec.structs.replace(pending, text=f"{pending.text}{part.text}")
-            continue
-        if pending is not None:
-            yield pending
-        pending = part if part.text is not None else None
-        if pending is None:
+        if texts and (part.text is None or (view.verbose and not is_same_kind(texts[0], part))):
+            yield _one_text(texts)
+            texts = []
+        if part.text is None:
             yield part
-    if pending is not None:
-        yield pending
+        else:
+            texts.append(part)
+    if texts:
+        yield _one_text(texts)
+
+
+def is_same_kind(part: Part, other: Part) -> bool:
+    """Return whether two texts have the same facts besides their text."""
+    return (part.media_type, part.metadata) == (other.media_type, other.metadata)
+
+
+def _one_text(parts: Sequence[Part]) -> Part:
+    return msgspec.structs.replace(parts[0], text="".join(part.text or "" for part in parts))
 
 
 def _text(part: Part, view: View) -> Iterator[str]:

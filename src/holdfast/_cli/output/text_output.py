@@ -19,6 +19,7 @@ from holdfast._cli.output.base import (
     FilesSaved,
     Measurement,
     MessageSending,
+    MessageSent,
     Output,
     Record,
     Result,
@@ -38,6 +39,7 @@ from holdfast._cli.output.text import (
     contents,
     field,
     identifiers,
+    is_same_kind,
     part_tail,
     render,
     render_status,
@@ -88,6 +90,9 @@ class TextOutput(Output):
             case MessageSending(message):
                 if self._verbose:
                     self._lines(text.render_sent(message))
+            case MessageSent(is_new):
+                sent = "yes" if is_new else "no, the journal has a call of the key"
+                self._lines([field("Sent", sent)])
             case TaskBegan(task):  # named at once: an interruption must not lose it
                 self._identifiers = list(text.identifiers(task))
                 self._lines(self._identifiers)
@@ -196,6 +201,7 @@ class LiveText:
         block, self._block = self._block, None
         if block is not None:
             yield block.end()
+            yield from (f"{line}\n" for line in part_tail(block.part, self._view))
 
     def _fields(self, lines: Iterable[str]) -> Iterator[str]:
         yield from self.close()
@@ -280,19 +286,16 @@ class LiveText:
             self._last_artifact_id = artifact_id
 
     def _grow(self, artifact_id: str, part: Part, text: str) -> Iterator[str]:
-        media_type = part.media_type if self._view.verbose else None
         yield from self._head(artifact_id)
-        if self._block is not None and self._block.media_type != media_type:
+        block = self._block
+        if block is not None and self._view.verbose and not is_same_kind(block.part, part):
             yield from self.close()
         if self._block is None:
-            if media_type:
-                yield f"{field('Media type', media_type)}\n"
+            if self._view.verbose and part.media_type:
+                yield f"{field('Media type', part.media_type)}\n"
             yield "Text:\n"
-            self._block = _Block(media_type)
+            self._block = _Block(part)
         yield self._block.grow(text)
-        if tail := [f"{line}\n" for line in part_tail(part, self._view)]:
-            yield from self.close()
-            yield from tail
 
 
 def _is_rest(status: TaskStatus) -> bool:
@@ -304,14 +307,15 @@ class _Block:
     """A block of text that is not yet closed.
 
     Args:
-        media_type: The media type; text of another type is another block.
+        part: The first part of the text.
 
     Attributes:
+        part: As given.
         is_at_line_start: Whether the line that is written has no character yet.
     """
 
-    def __init__(self, media_type: str | None) -> None:
-        self.media_type = media_type
+    def __init__(self, part: Part) -> None:
+        self.part = part
         self.is_at_line_start = True
         self._is_empty = True
         self._plain = TerminalSanitizer()

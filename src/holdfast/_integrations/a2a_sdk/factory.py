@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from a2a.client.client import ClientConfig
 from a2a.client.client_factory import ClientFactory
+from a2a.client.errors import AgentCardResolutionError
 from a2a.types import a2a_pb2 as pb
 
+from holdfast import errors
+from holdfast._arguments import explains_unknown_options
 from holdfast._integrations.a2a_sdk.conversion import (
     check_budget,
     check_other_labels,
     retry_config_of,
 )
+from holdfast._integrations.a2a_sdk.failures import default_retry_predicate
 from holdfast._integrations.a2a_sdk.retry import RetryTransport
-from holdfast._integrations.a2a_sdk.retry_loop import RetryExecutor
+from holdfast._integrations.a2a_sdk.retry_loop import RetryExecutor, retry_facts
 from holdfast._integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
 from holdfast._integrations.a2a_sdk.validation import check_config, check_interceptors, check_names
 from holdfast._pipeline.cards.resolver import FETCH_CARD
-from holdfast.extend import Endpoints, SystemEnv
+from holdfast.errors import A2AError
+from holdfast.extend import Endpoints, SystemEnv, presentable
 from holdfast.protocol import HTTP_BINDINGS
 
 if TYPE_CHECKING:
@@ -114,6 +119,7 @@ class HoldfastClientFactory(ClientFactory):
         check_other_labels(self._resilience)
         return RetryTransport.from_config(transport, self._retry_config, env=self._env)
 
+    @explains_unknown_options()
     def create(
         self, card: pb.AgentCard, interceptors: list[ClientCallInterceptor] | None = None
     ) -> Client:
@@ -128,8 +134,17 @@ class HoldfastClientFactory(ClientFactory):
             TypeError: An interceptor is not one of the SDK.
         """
         check_interceptors(interceptors)
-        return super().create(card, interceptors)
+        client = super().create(card, interceptors)
+        add = client.add_interceptor
 
+        async def add_interceptor(interceptor: ClientCallInterceptor) -> None:
+            check_interceptors((interceptor,))
+            await add(interceptor)
+
+        client.add_interceptor = add_interceptor  # type: ignore[method-assign]
+        return client
+
+    @explains_unknown_options()
     async def create_from_url(
         self,
         url: str,
@@ -151,7 +166,8 @@ class HoldfastClientFactory(ClientFactory):
             signature_verifier: Called with the card.
 
         Raises:
-            a2a.client.errors.AgentCardResolutionError: There is no card.
+            a2a.client.errors.AgentCardResolutionError: There is no card; its ``__cause__`` is
+                Holdfast's error of the same name.
             ValueError: The client has no binding in common with the agent.
             TypeError: An interceptor is not one of the SDK.
         """
@@ -164,7 +180,32 @@ class HoldfastClientFactory(ClientFactory):
             resolver_http_kwargs,
             signature_verifier,
         )
-        return await self._fetching.execute(FETCH_CARD, make)
+        try:
+            return await self._fetching.execute(FETCH_CARD, make)
+        except AgentCardResolutionError as error:
+            failure = error
+        raise failure from _card_error(url, failure)
+
+
+def _card_error(url: str, failure: AgentCardResolutionError) -> A2AError:
+    """Return Holdfast's error for that of the SDK, which fetches cards itself, with httpx."""
+    cause, facts = failure.__cause__, retry_facts(failure)
+    if isinstance(cause, A2AError):
+        return cause  # such as that of a factory around this one
+    if failure.status_code is not None:
+        reason = f"HTTP {failure.status_code}"
+    else:
+        reason = "no reason" if cause is None else type(cause).__name__
+    error = errors.AgentCardResolutionError(
+        f"no agent card was fetched: {reason}",
+        executed=False,
+        transient=default_retry_predicate(failure),
+        retry_after=None if facts is None else facts.retry_after,
+        http_status=failure.status_code,
+        agent=presentable(url),
+    )
+    error.__cause__ = cause
+    return error
 
 
 def client_factory(

@@ -13,19 +13,23 @@ these differences:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from google.protobuf.message import Message as ProtobufMessage
 
 from holdfast._model.codec import MalformedError
 from holdfast._wire.protobuf.reading import reader
 from holdfast._wire.protobuf.values import UnrepresentableError
 from holdfast._wire.protobuf.writing import writer
+from holdfast.client import Answer
 from holdfast.errors import InvalidAgentResponseError
 from holdfast.protocol import OPERATIONS
 from holdfast.types import AgentCard, WireValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from a2a.types import a2a_pb2
     from google.protobuf.message import Message as ProtoMessage
@@ -74,7 +78,13 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
 
     Raises:
         ValueError: A member holds a value that JSON lacks, such as NaN; the message names it.
+        TypeError: It is not a message of the SDK, or not of the same name as ``kind``.
     """
+    if not isinstance(cast("object", message), ProtobufMessage):
+        text = f"message must be a message of the official SDK, not {type(message).__name__}"
+        if isinstance(message, Mapping):
+            text += f"; for a JSON object, use holdfast.types.{kind.__name__}.from_dict(…)"
+        raise TypeError(text)
     _check_same_name(kind, message)
     read: Callable[[ProtoMessage], V] = reader(kind, message.DESCRIPTOR, lenient=True)
     try:
@@ -98,6 +108,10 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
             Unicode; the message names it.
         TypeError: The value and the message are of different types.
     """
+    is_answer = isinstance(value, Answer)
+    if is_answer or not isinstance(cast("object", value), WireValue):
+        hint = "; pass its task or its message" if is_answer else ""
+        raise TypeError(f"value must be of holdfast.types, not {type(value).__name__}{hint}")
     message = message_type()
     _check_same_name(type(value), message)
     write = writer(type(value), message.DESCRIPTOR, lenient=True)
@@ -121,4 +135,4 @@ def _requests() -> Mapping[str, type[Request]]:
 
 def _check_same_name(kind: type, message: ProtoMessage) -> None:
     if kind.__name__ != message.DESCRIPTOR.name:
-        raise TypeError(f"a {kind.__name__} is not a {message.DESCRIPTOR.name}")
+        raise TypeError(f"{kind.__name__} is not {message.DESCRIPTOR.name}")

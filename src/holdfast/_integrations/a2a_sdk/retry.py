@@ -8,14 +8,15 @@ The methods are the SDK's, one for each operation, and all alike: their common c
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
+from a2a.client.client import Client
 from a2a.client.transports.base import ClientTransport
 from a2a.types.a2a_pb2 import TASK_STATE_CANCELED, GetTaskRequest
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
 from holdfast import protocol
-from holdfast._arguments import check_kind
+from holdfast._arguments import check_kind, explains_unknown_options
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
 from holdfast._integrations.a2a_sdk.retry_loop import EarlierEffect, RetryExecutor, copy_request
 from holdfast.extend import SystemEnv
@@ -63,6 +64,7 @@ class RetryTransport(ClientTransport):
         TypeError: An argument is of another type.
     """
 
+    @explains_unknown_options()
     def __init__(
         self,
         transport: ClientTransport,
@@ -78,6 +80,12 @@ class RetryTransport(ClientTransport):
         budget: BudgetPolicy | SharedBudget | Literal["standard"] | None = "standard",
         env: Env | None = None,
     ) -> None:
+        if isinstance(cast("object", transport), Client):
+            text = (
+                "transport must be ClientTransport, not a client; use client_factory(…), whose "
+                "clients retry, or pass a transport such as JsonRpcTransport"
+            )
+            raise TypeError(text)
         check_kind("transport", transport, ClientTransport)
         config = RetryConfig(
             max_retries=max_retries,

@@ -1,0 +1,1 @@
+"""Holdfast on Temporal; `holdfast.integrations.temporal` publishes it."""

@@ -1,0 +1,132 @@
+"""Workers of Temporal are killed: no message is executed twice, and every workflow ends."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+from collections import Counter
+from datetime import timedelta
+
+from temporalio.client import Client
+from tests.kit.killing import LIMIT, Network, agent_behind
+from tests.kit.killing import behave as echo
+from tests.kit.temporal_workflows import Ask
+
+from holdfast.integrations.temporal import HoldfastPlugin
+
+__all__ = ["heartbeat_with_task", "one_round", "queue_and_agent", "started"]
+
+
+async def started(client, queue, workflow, *args):
+    """Start a workflow; its tasks of a killed worker are repeated soon."""
+    return await client.start_workflow(
+        workflow,
+        args=args,
+        id=f"workflow-{random.randbytes(8).hex()}",
+        task_queue=queue,
+        task_timeout=timedelta(seconds=1),
+    )
+
+
+class Queue:
+    """A task queue whose workers are processes of their own.
+
+    Attributes:
+        pids: The processes.
+    """
+
+    def __init__(self, address, forks, url, client, path):
+        self._forks = forks
+        self._job = {"address": address, "agent": url}
+        self._client = client
+        self._path = path
+        self._name = f"queue-{random.randbytes(8).hex()}"
+        self.pids = []
+
+    async def worker(self, journal=None, **job):
+        """Start a worker; give what its exit code will be known by."""
+        path = None if journal is None else str(self._path / journal)
+        pid, ended = await self._forks.start(**self._job, queue=self._name, journal=path, **job)
+        self.pids.append(pid)
+        return ended
+
+    def kill(self):
+        """Kill every worker."""
+        while self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pids.pop(), signal.SIGKILL)
+
+    async def ask(self, text):
+        """Start a workflow that asks."""
+        return await started(self._client, self._name, Ask.run, "agent", text, None)
+
+
+@contextlib.asynccontextmanager
+async def queue_and_agent(address, forks, path, behaviour=echo, dice=None, **options):
+    """Start an agent behind a network; give the agent, and a queue with no worker yet."""
+    client = await Client.connect(address, plugins=[HoldfastPlugin()])
+    async with agent_behind(lambda to: Network(to, dice, **options), 1, behaviour) as (
+        (agent,),
+        network,
+        url,
+    ):
+        path.mkdir()
+        queue = Queue(address, forks, url, client, path)
+        try:
+            yield agent, queue
+        finally:
+            queue.kill()
+            await network.settle()
+
+
+async def heartbeat_with_task(workflow):
+    """Wait until the server knows the task of the workflow's activity."""
+    while True:
+        described = await workflow.describe()
+        for pending in described.raw_description.pending_activities:
+            for details in pending.heartbeat_details.payloads:
+                if json.loads(details.data)["task_id"] is not None:
+                    return
+        await asyncio.sleep(0.02)
+
+
+async def one_round(address, seed, path, started_by):
+    """Kill workers as the seed decides; give what was counted, and what does not hold.
+
+    Args:
+        address: Where Temporal is.
+        seed: The seed.
+        path: A directory of the round's own, which does not exist yet.
+        started_by: What starts processes: `killing.processes` of ``killed_worker.py``.
+    """
+    dice = random.Random(seed)
+    journal = dice.choice(["calls.db", "calls.db", None])
+    names = [f"{dice.choice(['ask', 'stream'])}-{number}-{seed}" for number in range(3)]
+    async with (
+        asyncio.timeout(LIMIT),
+        queue_and_agent(address, started_by, path, echo, random.Random(seed)) as (agent, queue),
+    ):
+        workflows = [await queue.ask(name) for name in names]
+        for _ in range(2):
+            await queue.worker(journal)
+            await asyncio.sleep(dice.uniform(0.2, 1.5))
+            queue.kill()
+        await queue.worker(journal)
+        results = await asyncio.gather(*(workflow.result() for workflow in workflows))
+    executed = Counter(task.history[0].text for task in agent.tasks.values())
+    unknown = [result.get("type") == "OutcomeUnknownError" for result in results]
+    problems = [f"{name} was executed twice" for name in executed if executed[name] > 1]
+    for name, result, is_unknown in zip(names, results, unknown, strict=True):
+        is_answered = result == {"text": name} and name in executed
+        if not is_answered and not is_unknown:
+            problems.append(f"{name} ended with {result}")
+    return {
+        "killed": 2,
+        "messages": len(names),
+        "executed": len(executed),
+        "twice": sum(count > 1 for count in executed.values()),
+        "answered": len(names) - sum(unknown),
+        "unknown": sum(unknown),
+    }, problems
