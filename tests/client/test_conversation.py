@@ -19,6 +19,7 @@ from holdfast import (
     Role,
     Task,
     TaskInputRequiredError,
+    TaskNotFoundError,
     TaskState,
     connect,
     text_part,
@@ -1106,3 +1107,90 @@ async def test_closing_the_client_while_the_input_handler_runs_names_the_unsent_
 
     assert (caught.value.failure, caught.value.executed) == ("closed", True)
     assert agent.open_streams == 0
+
+
+# ── Tasks that the agent no longer has ───────────────────────────────────────────────────────
+
+
+class RestartingNetwork(FakeNetwork):
+    """A network whose agent can be replaced, as by a restart that loses its tasks."""
+
+    def start(self, agent):
+        self._agents = FakeNetwork(agent)._agents
+
+
+def restartable(fake, binding, **options):
+    network = RestartingNetwork(fake)
+    client = connect(fake.url, engine=network, bindings=(binding,))
+    return network, client.conversation(**options)
+
+
+@both_bindings
+@both_ways
+async def test_after_the_agent_lost_the_open_task_the_next_message_begins_another(
+    streaming, binding
+):
+    network, chat = restartable(
+        FakeAgent(scripted(asks("Which one?")), streaming=streaming), binding
+    )
+    context = (await chat.ask("A pizza")).context_id
+    agent = scripted(completes("One Margherita."))
+    network.start(FakeAgent(agent, streaming=streaming))
+
+    with pytest.raises(TaskNotFoundError, match="begins another task") as caught:
+        await chat.ask("Margherita")
+    assert caught.value.task.id == "task-1"
+    assert (chat.task, chat.is_open) == (None, False)
+    with pytest.raises(RuntimeError, match="no open task"):
+        await chat.wait()
+
+    assert (await chat.ask("A Margherita")).text == "One Margherita."
+    assert agent.messages == [("A Margherita", None, context)]
+    assert chat.task.id == "task-1"  # the agent that was started counts from one
+
+
+@both_bindings
+async def test_wait_for_a_task_that_the_agent_lost_lets_the_conversation_continue(binding):
+    network, chat = restartable(FakeAgent(scripted(asks("Which one?"))), binding)
+    await chat.ask("A pizza")
+    agent = scripted(completes("done"))
+    network.start(FakeAgent(agent))
+
+    with pytest.raises(TaskNotFoundError, match="begins another task"):
+        await chat.wait()
+
+    assert (await chat.ask("Anew")).text == "done"
+    assert agent.messages[0][:2] == ("Anew", None)
+
+
+@both_bindings
+async def test_a_task_lost_while_a_handler_replies_lets_the_conversation_continue(binding):
+    agent = scripted(completes("done"))
+
+    def reply(_):
+        network.start(FakeAgent(agent))
+        return "Margherita"
+
+    network, chat = restartable(FakeAgent(scripted(asks("Which one?"))), binding, on_input=reply)
+
+    with pytest.raises(TaskNotFoundError, match="begins another task"):
+        await chat.ask("A pizza")
+    assert not chat.is_open
+    assert (await chat.ask("Anew")).text == "done"
+    assert [text for text, _, _ in agent.messages] == ["Anew"]
+
+
+@both_bindings
+async def test_a_working_task_that_the_agent_lost_lets_the_conversation_continue(binding):
+    network, chat = restartable(FakeAgent(scripted(works_forever())), binding)
+    with pytest.raises(DeadlineExceededError):
+        await chat.ask("A pizza", timeout=10)
+    agent = scripted(completes("done"))
+    network.start(FakeAgent(agent))
+
+    with pytest.raises(TaskNotFoundError, match="begins another task") as caught:
+        await chat.ask("And a beer")
+    assert caught.value.executed is False
+
+    assert (await chat.ask("And a beer")).text == "done"
+    assert [text for text, _, _ in agent.messages] == ["And a beer"]

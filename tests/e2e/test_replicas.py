@@ -218,9 +218,12 @@ async def test_a_stream_that_is_cut_resumes_at_another_replica_with_exact_text(c
 async def test_a_rolling_restart_under_load_costs_no_call_and_runs_no_message_twice(cluster):
     cluster.run(cluster.home, cluster.other)
     over, sent = asyncio.Event(), []
+    # A gRPC server that stops answers CANCELLED to calls that it has received and not begun, just
+    # as to calls that it has begun: only a search shows whether the message may be sent again.
+    options = {"on_unknown": "resend_if_absent"}
 
     async def load(binding):
-        async with client_of([cluster.home, cluster.other], binding) as client:
+        async with client_of([cluster.home, cluster.other], binding, **options) as client:
             while not over.is_set():
                 message = message_of("chunks 3")
                 sent.append(message.message_id)

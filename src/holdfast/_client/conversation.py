@@ -8,6 +8,8 @@ Rules (A2A 3.4, 7.6):
 - An authorization may be granted outside of the client; the client keeps following the task.
 - An error or a cancellation ends the turn, but not the task: the conversation continues with it.
   If a reply may have been lost, the client gets the task from the agent first.
+- If the agent no longer has the open task, the call fails with `TaskNotFoundError`, and the next
+  message begins another task in the same context.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     TaskInputRequiredError,
     TaskInterruptedError,
+    TaskNotFoundError,
     note_task,
 )
 from holdfast.types import Task, TaskState
@@ -144,6 +147,7 @@ class Conversation:
         self._turn: EventStream | None = None
         self._may_have_replied = False  # a message was sent, and its reply may be lost
         self._replied_to: TaskStatus | None = None  # the status that the last message replies to
+        self._missing_task_id: str | None = None  # of a task that the agent no longer has
 
     @property
     def context_id(self) -> str | None:
@@ -153,7 +157,10 @@ class Conversation:
 
     @property
     def task(self) -> Task | None:
-        """The task of the latest turn, as last seen; None if the agent replied with a message."""
+        """The task of the latest turn, as last seen.
+
+        None if the agent replied with a message, or no longer has the task.
+        """
         self._update()
         return self._task
 
@@ -336,8 +343,13 @@ class Conversation:
             max_quiet = self._core.resilience.reconnect.max_quiet
             return replies.loop(stream, self._replied_to, max_quiet=max_quiet)
 
-        async with self._new_turn(calls, follow) as events:
-            return await events.result()
+        try:
+            async with self._new_turn(calls, follow) as events:
+                return await events.result()
+        except TaskNotFoundError as error:
+            if error.task_id == task.id:
+                self._drop_missing(task, error)
+            raise
 
     # ── Turns ────────────────────────────────────────────────────────────────────────────────
 
@@ -350,6 +362,17 @@ class Conversation:
         if reply is not None:
             self._task, self._last_reply = turn.task, reply
             self._context_id = reply.context_id or self._context_id
+        if self._task is not None and self._task.id == self._missing_task_id:
+            self._task = None
+
+    def _drop_missing(self, task: Task, error: TaskNotFoundError) -> None:
+        """Do not continue a task that the agent no longer has; say so in the error."""
+        if self._missing_task_id == task.id:
+            return
+        note_task(error, task)
+        self._missing_task_id, self._may_have_replied = task.id, False
+        error.message += "; the next message of the conversation begins another task"
+        self._update()
 
     def _stream_calls(
         self,
@@ -447,9 +470,20 @@ class Conversation:
             raise
         except A2AError as error:
             self._may_have_replied = error.executed is not False
+            if task is not None and isinstance(error, TaskNotFoundError):
+                await self._look_for(task, calls, error)
             raise
-        self._may_have_replied = False
+        self._may_have_replied, self._missing_task_id = False, None
         return stream
+
+    async def _look_for(self, task: Task, calls: StreamCalls, error: TaskNotFoundError) -> None:
+        """Look whether the agent still has a task: another agent's task may be the missing one."""
+        try:
+            await calls.get_task(task.id)
+        except TaskNotFoundError:
+            self._drop_missing(task, error)
+        except A2AError:
+            pass  # the next message looks again
 
     async def _open_task(self, calls: StreamCalls) -> Task | None:
         """Return the task to continue, if any; get it from the agent if it may have changed."""
@@ -462,6 +496,8 @@ class Conversation:
             except A2AError as error:
                 error.executed = False  # the message was not sent
                 note_task(error, task)
+                if isinstance(error, TaskNotFoundError):
+                    self._drop_missing(task, error)
                 raise
             self._task, self._last_reply, self._may_have_replied = task, task, False
         return None if task.state.is_terminal else task

@@ -1342,7 +1342,10 @@ class Conversation:
 
     @property
     def task(self) -> Task | None:
-        """The task of the latest turn, as last seen; None if the agent replied with a message."""
+        """The task of the latest turn, as last seen.
+
+        None if the agent replied with a message, or no longer has the task.
+        """
 
     @property
     def is_open(self) -> bool:
