@@ -410,18 +410,27 @@ def check_not_empty(name: str, value: str) -> str:
 
 
 MAX_KEY_LENGTH = 512
-"""Characters of the key of a call, at most."""
+"""Characters of the key of a call, and of the name of a run, at most."""
 
 
-def check_key(key: str) -> None:
-    """Check the key of a call: from 1 to 512 characters, without control characters."""
-    check_not_empty("key", key)
+def check_key(key: str, name: str = "key") -> None:
+    """Check a name in the journal: from 1 to 512 characters, without control characters.
+
+    Args:
+        key: The key of a call, or the name of a run.
+        name: The name of the argument.
+
+    Raises:
+        ValueError: The key is empty or too long, or has control characters.
+        TypeError: The key is not a string.
+    """
+    check_not_empty(name, key)
     if len(key) > MAX_KEY_LENGTH:
-        text = f"key must have at most {MAX_KEY_LENGTH} characters, not {len(key)}"
+        text = f"{name} must have at most {MAX_KEY_LENGTH} characters, not {len(key)}"
         raise ValueError(text)
     control = next((character for character in key if category(character) == "Cc"), None)
     if control is not None:
-        text = f"key must not contain control characters; it has {control!r}"
+        text = f"{name} must not contain control characters; it has {control!r}"
         raise ValueError(text)
 
 

@@ -155,6 +155,23 @@ def test_a_shared_run_and_results_of_standard_input_need_a_name(runs):
     assert "--run-id" in refused.err
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "must not be empty"),
+        ("x" * 513, "must have at most 512 characters, not 513"),
+        ("a\x1bb", r"must not contain control characters; it has '\x1b'"),
+    ],
+    ids=["empty", "long", "control"],
+)
+def test_the_name_of_a_run_that_is_not_valid_is_refused_in_one_line(runs, name, why):
+    refused = runs("--run-id", name, lines=["a"])
+
+    assert (refused.exit, runs.sent) == (2, 0)
+    problem = f"the name of a run {why}"
+    assert refused.err.splitlines()[0] == f"Error: Invalid value for '--run-id': {problem}"
+
+
 def test_results_of_a_journal_that_is_not_there(runs):
     runs.input.write_text("a\n")
     refused, results = merged(runs, "--journal", str(runs.journal))

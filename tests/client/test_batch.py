@@ -1241,3 +1241,22 @@ async def test_a_shared_run_needs_a_name():
 def test_an_item_with_a_key_that_is_not_valid_is_refused(key):
     with pytest.raises(ValueError, match="key must"):
         RunItem(key=key, content="How far?")
+
+
+@pytest.mark.parametrize(
+    ("run_id", "error", "why"),
+    [
+        ("", ValueError, "run_id must not be empty"),
+        ("x" * 513, ValueError, "run_id must have at most 512 characters, not 513"),
+        ("a\x1bb", ValueError, "run_id must not contain control characters"),
+        (17, TypeError, "run_id must be a string, not int"),
+    ],
+    ids=["empty", "long", "control", "number"],
+)
+async def test_the_name_of_a_run_that_is_not_valid_is_refused(tmp_path, run_id, error, why):
+    agent = doubles()
+    journal = SqliteJournal(tmp_path / "calls.db")
+    with pytest.raises(error, match=why):
+        connected(agent, journal=journal).run(["a"], run_id=run_id)
+    assert agent.executions == {}
+    await journal.close()

@@ -19,6 +19,7 @@ from holdfast._arguments import (
     check_items,
     check_iterable,
     check_json_object,
+    check_key,
     check_not_empty,
     check_not_negative,
     check_push_config,
@@ -608,7 +609,8 @@ class Client(ClosingContext):
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
                 identified by its position, which must stay the same, or by the key of its
                 `RunItem`.
-            run_id: Name of the run in the journal; None, the default, records no run.
+            run_id: Name of the run in the journal, from 1 to 512 characters without control
+                characters; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
             rate: Largest number of messages to send per second, more than 0; None, the default,
                 for no limit. Messages that an earlier run sent are not delayed.
@@ -650,7 +652,7 @@ class Client(ClosingContext):
             text = "a shared run needs a run_id, the same in all its processes"
             raise ValueError(text)
         if run_id is not None:
-            check_not_empty("run_id", run_id)
+            check_key(run_id, "run_id")
             from holdfast._client.keyed_calls import KeySpace  # not needed without a journal
 
             journaling = self._core.journaling_for("run_id")

@@ -650,7 +650,8 @@ class Client:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
                 identified by its position, which must stay the same, or by the key of its
                 `RunItem`.
-            run_id: Name of the run in the journal; None, the default, records no run.
+            run_id: Name of the run in the journal, from 1 to 512 characters without control
+                characters; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
             rate: Largest number of messages to send per second, more than 0; None, the default,
                 for no limit. Messages that an earlier run sent are not delayed.

@@ -19,7 +19,14 @@ from holdfast._cli.options.flags import (
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path
 from holdfast._cli.options.settings import read_settings
-from holdfast._cli.options.values import read_grace, read_id, read_rate, shown_duration, shown_rate
+from holdfast._cli.options.values import (
+    read_grace,
+    read_id,
+    read_rate,
+    read_run_id,
+    shown_duration,
+    shown_rate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +92,7 @@ _RUNNING = (
     click.option(
         "--run-id",
         metavar="NAME",
-        type=ParsedParam("name", read_id),
+        type=ParsedParam("name", read_run_id),
         show_default="made from the path of the input",
         help="Name of the run in the journal: the same name resumes it. Runs of other "
         "names do not see the calls that this one has in flight. Without a name, a line that "
@@ -287,7 +294,7 @@ _OF_RUN = (
     click.option(
         "--run-id",
         metavar="NAME",
-        type=ParsedParam("name", read_id),
+        type=ParsedParam("name", read_run_id),
         show_default="made from the path of the input",
         help="Name of the run in the journal.",
     ),

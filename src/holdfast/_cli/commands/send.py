@@ -24,7 +24,7 @@ from holdfast._cli.options.flags import (
     with_options,
 )
 from holdfast._cli.options.parameters import ParsedParam, complete_path
-from holdfast._cli.options.values import read_id, read_metadata
+from holdfast._cli.options.values import read_id, read_key, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,23 +90,11 @@ _PARTS = (
 )
 
 
-def _read_key(text: str) -> str:
-    """Check a key.
-
-    Raises:
-        ValueError: It is empty or too long, or has control characters.
-    """
-    from holdfast._arguments import check_key  # other options need it not
-
-    check_key(text)
-    return text
-
-
 _RECORDING = (
     click.option(
         "--key",
         metavar="KEY",
-        type=ParsedParam("key", _read_key),
+        type=ParsedParam("key", read_key),
         help="Idempotency key, such as order-17; needs --journal. The same command again sends "
         "nothing: it shows the result, or resumes the call after a crash. Has no variable.",
     ),

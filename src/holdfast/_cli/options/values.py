@@ -33,11 +33,13 @@ __all__ = [
     "read_extension",
     "read_grace",
     "read_id",
+    "read_key",
     "read_listen",
     "read_metadata",
     "read_push_credentials",
     "read_push_url",
     "read_rate",
+    "read_run_id",
     "read_secret",
     "read_state",
     "read_svc_param",
@@ -277,6 +279,23 @@ def read_id(text: str) -> str:
     except UnicodeEncodeError:
         message = "is not UTF-8"
         raise ValueError(message) from None
+    return text
+
+
+def read_key(text: str) -> str:
+    """Parse the key of a call."""
+    return _key(text, "key")
+
+
+def read_run_id(text: str) -> str:
+    """Parse the name of a run."""
+    return _key(text, "the name of a run")
+
+
+def _key(text: str, name: str) -> str:
+    from holdfast._arguments import check_key  # other options do not need it
+
+    check_key(text, name)
     return text
 
 
