@@ -715,7 +715,7 @@ async def test_a_deadline_before_a_reply_is_sent_names_itself_and_the_task(bindi
     fake = FakeAgent(agent)
     chat = connected(fake, binding, attempt_layers=[SlowLayer]).conversation(on_input=reply)
 
-    with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as caught:
+    with pytest.raises(DeadlineExceededError, match="the call timeout of 20 s") as caught:
         await chat.ask("A pizza", timeout=20)
 
     assert (caught.value.executed, caught.value.task.id) == (True, "task-1")
@@ -828,7 +828,7 @@ async def test_no_message_is_sent_to_a_task_that_cannot_be_fetched(binding):
     with pytest.raises(InternalError) as caught:
         await chat.ask("go on")
     fake.inject(Stall(), on="GetTask", times=9)
-    with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as late:
+    with pytest.raises(DeadlineExceededError, match="the call timeout of 20 s") as late:
         await chat.ask("go on", timeout=20)
 
     assert (caught.value.executed, late.value.executed) == (False, False)
@@ -888,7 +888,7 @@ async def test_an_authorization_that_is_not_granted_ends_the_turn_and_not_the_ta
     fake = FakeAgent(needs_auth("sign in", cleared_after=100), streaming=streaming)
     chat = connected(fake, binding).conversation()
 
-    with pytest.raises(TaskAuthRequiredError, match="the conversation timeout of 50 s"):
+    with pytest.raises(TaskAuthRequiredError, match="the call timeout of 50 s"):
         await chat.ask("hello", timeout=50)
 
     assert chat.is_open
@@ -1139,7 +1139,7 @@ async def test_after_the_agent_lost_the_open_task_the_next_message_begins_anothe
 
     with pytest.raises(TaskNotFoundError, match="begins another task") as caught:
         await chat.ask("Margherita")
-    assert caught.value.task.id == "task-1"
+    assert (caught.value.task.id, caught.value.task_id) == ("task-1", "task-1")
     assert (chat.task, chat.is_open) == (None, False)
     with pytest.raises(RuntimeError, match="no open task"):
         await chat.wait()

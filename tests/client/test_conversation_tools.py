@@ -365,7 +365,7 @@ async def test_a_turn_whose_tools_timed_out_can_be_continued(streaming):
     fake = Scripted(calls(call(1, "brew", '{"cups": 2}')), completes("done"), streaming=streaming)
     chat = fake.client().conversation(tools=[brew])
 
-    with pytest.raises(DeadlineExceededError, match=r"tools \(brew\) .* the conversation timeout"):
+    with pytest.raises(DeadlineExceededError, match=r"tools \(brew\) .* the call timeout"):
         await chat.ask("hi", timeout=60)
     assert (await chat.wait()).text == "done"
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 
+import msgspec
 import pytest
 from tests.kit.contract import SOON, contract, get_json, open_engine
 from tests.kit.event_streams import RPC_ID, event_summary, frames_of, results_of
@@ -11,7 +12,7 @@ from tests.kit.messages import fold_of, message_of
 from tests.kit.proxy import Fault, Proxy
 from tests.kit.raw_server import serve
 
-from holdfast import Resilience, TaskState, connect
+from holdfast import A2AError, Resilience, TaskNotFoundError, TaskState, connect
 from holdfast.extend import HttpRequest
 from holdfast.policies import ReconnectPolicy
 from holdfast.types import SendMessageRequest, StreamResponse
@@ -49,6 +50,21 @@ async def test_s04_subscription_to_a_finished_task_yields_the_whole_task(agent):
             seen = [event async for event in events]
 
     assert [(event.state, event.text) for event in seen] == [(TaskState.COMPLETED, "hello")]
+
+
+@contract
+async def test_an_error_that_refuses_a_stream_names_the_task(agent):
+    async with agent, agent.client() as client:
+        with pytest.raises(TaskNotFoundError) as caught:
+            async with client.subscribe_to_task("missing", force_subscription=True) as events:
+                await anext(events)
+        assert caught.value.task_id == "missing"
+
+        message = msgspec.structs.replace(message_of("echo hello"), task_id="absent")
+        with pytest.raises(A2AError) as caught:
+            async with client.stream_message(message) as events:
+                await anext(events)
+        assert caught.value.task_id == "absent"
 
 
 # ── What an agent sends ──────────────────────────────────────────────────────────────────────

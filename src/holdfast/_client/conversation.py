@@ -382,10 +382,11 @@ class Conversation:
         cancel_on_abandon: bool = False,
         key: str | None = None,
     ) -> StreamCalls:
-        if options.get("timeout") is None:
-            options["timeout"] = self._timeout
+        deadline = "call"
+        if options.get("timeout") is None and self._timeout is not None:
+            deadline, options["timeout"] = "conversation", self._timeout
         add_tools_extension(options, self._tools)
-        scope = self._core.begin("conversation", options, sends=True, method=method)
+        scope = self._core.begin(deadline, options, sends=True, method=method)
         if key is not None and self._tools is not None:
             text = "key cannot be combined with tools: their results are messages of their own"
             raise ValueError(text)

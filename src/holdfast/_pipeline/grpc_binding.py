@@ -101,14 +101,15 @@ class GrpcBinding:
         decode = partial(codec.decode, call.operation, limits=self._limits)
         try:
             rpc = self._rpc(call, endpoint)
+            reader = RpcEvents[R](rpc, self._channels.here(), agent=endpoint.agent, decode=decode)
+            if call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots:
+                headers = await subscribed(reader, call, self)
+            else:
+                headers = await reader.open()
         except A2AError as error:
             error.agent = endpoint.agent
+            name_task(error, call)
             raise
-        reader = RpcEvents[R](rpc, self._channels.here(), agent=endpoint.agent, decode=decode)
-        if call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots:
-            headers = await subscribed(reader, call, self)
-        else:
-            headers = await reader.open()
         connection = Connection(reader, is_last=codec.is_last)
         return Reply(value=connection, headers=headers, endpoint=endpoint)
 

@@ -151,8 +151,10 @@ class HttpBinding:
                     headers = await subscribed(reader, call, self)
                 else:
                     headers = await reader.open()
-            except A2AHTTPError as error:
-                if other is None or error.http_status not in _NO_SUCH_VERB:
+            except A2AError as error:
+                is_about_verb = isinstance(error, A2AHTTPError)
+                if other is None or not is_about_verb or error.http_status not in _NO_SUCH_VERB:
+                    name_task(error, call)
                     raise
                 operation = msgspec.structs.replace(call.operation, verb=other)
                 learned, other = msgspec.structs.replace(call, operation=operation), None

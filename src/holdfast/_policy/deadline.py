@@ -39,7 +39,8 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         name: The kind of deadline, as errors name it: ``"call"``, ``"wait"``, ``"cancel"``,
-            ``"stream"``, ``"fan-out"``; or ``"quiet"`` for a stream without new events.
+            ``"stream"``, ``"conversation"`` (its own timeout), ``"fan-out"``; or ``"quiet"`` for a
+            stream without new events.
         timeout: Seconds from the start of the wait to the deadline.
         at: The time, in seconds on the event loop's clock.
         ends_at_first_event: Whether the deadline ends with the first event of a stream, which may
