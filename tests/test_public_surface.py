@@ -526,6 +526,7 @@ SIGNATURES = {
     "Circuit.open": "self",
     "Circuit.reset": "self",
     "Client.stats": "self",
+    "AgentHealth.to_dict": "self",
     "ClientStats.to_dict": "self",
     "Coordinator.add": "self name agent",
     "Coordinator.client": "self name",

@@ -5,6 +5,7 @@ The reasons come from `holdfast._policy.retry.decide`, which is asked in each ca
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from drawing import Picture, seconds
@@ -21,6 +22,7 @@ __all__ = ["picture"]
 _POLICY = RetryPolicy()
 _WIDTH, _LEFT, _TOP, _STEP = 760, 24, 84, 66
 _QUESTION = (372, 46)
+_REASON_CHARACTERS = 36
 
 
 class _Question(NamedTuple):
@@ -60,7 +62,11 @@ def picture() -> Picture:
         drawing.line((right, y + 23), (430, y + 23), kind="bad", arrow=True)
         drawing.text((right + 16, y + 18), "no", style="bad", anchor="middle")
         drawing.box(
-            (430, y + 6), (314, 34), question.reason, kind="bad", anchor="start"
+            (430, y + 2),
+            (314, 42),
+            *textwrap.wrap(question.reason, _REASON_CHARACTERS),
+            kind="bad",
+            anchor="start",
         )
         below = y + _STEP
         drawing.line(

@@ -569,7 +569,7 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
         (
             rate_limited(retry_after=3000),
             "HTTP 429 Too Many Requests",
-            "; not retried: the next attempt has to wait 3000 s",
+            "; not retried: the agent asked to wait 3000 s, and max_retry_after is 60 s",
         ),
         (
             Respond(status=404),

@@ -766,6 +766,7 @@ async def test_health_is_the_state_of_the_breaker():
         assert away.last_failure == pytest.approx(EPOCH + opened)
         assert away.open_until == pytest.approx(EPOCH + opened + 30)
         assert "refused" in away.cause
+        assert away.to_dict() == {name: getattr(away, name) for name in away.__struct_fields__}
 
         began, received = now(), len(agent.received)
         result = await coordinator.delegate("a", "hello")

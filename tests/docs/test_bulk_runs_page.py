@@ -89,7 +89,9 @@ async def test_a_run_stops_at_an_error(agent):
 
 
 async def test_a_run_stops_when_the_circuit_of_the_agent_is_open(agent):
-    agent.inject(Respond(status=503), on="SendStreamingMessage", times=1000)
+    # Down for searches, too: their successes would count against opening the circuit.
+    for operation in ("SendStreamingMessage", "ListTasks"):
+        agent.inject(Respond(status=503), on=operation, times=5000)
     printed = await run("until-an-outage", change=('["one", "two", "three"]', '["one"] * 200'))
 
     assert any(isinstance(result, errors.CircuitOpenError) for _, result in printed)

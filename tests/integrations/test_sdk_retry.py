@@ -174,7 +174,10 @@ async def test_a_hint_that_is_too_long_ends_the_call_at_once():
 
     assert inner.times == [0]
     assert retry_facts(error) == RetryFacts(
-        attempts=1, reason="the next attempt has to wait 61 s", executed=False, retry_after=61.0
+        attempts=1,
+        reason="the agent asked to wait 61 s, and max_retry_after is 60 s",
+        executed=False,
+        retry_after=61.0,
     )
 
 

@@ -268,7 +268,16 @@ async def test_a_journal_is_accepted_as_path_or_address(tmp_path, monkeypatch, j
 
 
 @pytest.mark.parametrize(
-    "journal", ["", "sqlite:///", "sqlite://calls.db", "mysql:///x", "redis://u:secret@h/0"]
+    "journal",
+    [
+        "",
+        "sqlite:///",
+        "sqlite://calls.db",
+        "sqlite:calls.db",
+        "postgresql:x",
+        "mysql:///x",
+        "redis://u:secret@h/0",
+    ],
 )
 def test_an_address_without_a_file_is_refused(journal):
     with pytest.raises(ValueError, match=r"sqlite:///calls\.db") as caught:

@@ -1483,7 +1483,11 @@ async def test_the_headers_of_one_call_do_not_go_with_the_card_that_many_share(b
 @pytest.mark.parametrize(
     ("fault", "options", "why"),
     [
-        (rate_limited(retry_after=90), {}, "the next attempt has to wait 90 s"),
+        (
+            rate_limited(retry_after=90),
+            {},
+            "the agent asked to wait 90 s, and max_retry_after is 60 s",
+        ),
         (
             rate_limited(),
             {"resilience": Resilience(retry=RetryPolicy(max_retries=1))},

@@ -131,7 +131,8 @@ def test_those_who_got_the_same_hint_do_not_come_back_together():
 
 
 def test_a_hint_beyond_what_the_caller_follows_ends_it_at_once():
-    assert after(busy(retry_after=60.5)) == GiveUp("the next attempt has to wait 60.5 s")
+    reason = "the agent asked to wait 60.5 s, and max_retry_after is 60 s"
+    assert after(busy(retry_after=60.5)) == GiveUp(reason)
     assert isinstance(after(busy(retry_after=60.0)), Retry)
     assert isinstance(after(busy(retry_after=60.5), RetryPolicy(max_retry_after=100)), Retry)
 

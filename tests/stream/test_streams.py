@@ -204,7 +204,8 @@ async def test_an_agent_that_asks_to_wait_too_long_ends_the_stream_at_once(bindi
     error = caught.value
     assert (error.http_status, error.retry_after) == (503, 3600)
     assert error.executed is True  # the message, whatever became of the subscription
-    assert error.retry_stopped_reason == "the next attempt has to wait 3600 s"
+    reason = "the agent asked to wait 3600 s, and max_retry_after is 60 s"
+    assert error.retry_stopped_reason == reason
     assert now() < 2
 
 
@@ -224,7 +225,7 @@ async def test_an_agent_that_asks_to_wait_beyond_the_deadline_ends_the_stream_at
     assert (error.http_status, error.retry_after, error.executed) == (503, 30, True)
     assert (error.deadline, error.task.id) == ("stream", "task-1")
     assert re.fullmatch(
-        r"the next attempt has to wait 30 s, and 1[\d.]+ s are left", error.retry_stopped_reason
+        r"the agent asked to wait 30 s, and 1[\d.]+ s are left", error.retry_stopped_reason
     )
     assert isinstance(error.__cause__, A2AHTTPError)
     assert now() < 2

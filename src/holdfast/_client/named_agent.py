@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -100,6 +100,11 @@ class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
     last_failure: float | None = None
     cause: str | None = None
     open_until: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the health as a JSON object."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
 
 
 class NamedAgent:

@@ -56,7 +56,8 @@ def resolve_journal(journal: str | os.PathLike[str] | Journal) -> Journal:
 _JOURNAL = tuple(name for name, member in vars(Journal).items() if iscoroutinefunction(member))
 """The methods of a journal."""
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# "sqlite:calls.db" would otherwise be a file of that name.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:sqlite|postgres|postgresql):", re.IGNORECASE)
 
 
 def open_journal(

@@ -200,7 +200,8 @@ def decide(
     delay = backoff(policy, attempt, draw)
     if error.retry_after is not None:
         if error.retry_after > policy.max_retry_after:
-            return GiveUp(f"the next attempt has to wait {error.retry_after:g} s")
+            asked, most = f"{error.retry_after:g} s", f"{policy.max_retry_after:g} s"
+            return GiveUp(f"the agent asked to wait {asked}, and max_retry_after is {most}")
         # Calls that were given the same Retry-After would otherwise all return at once.
         jitter = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
         delay = max(delay, error.retry_after + jitter)

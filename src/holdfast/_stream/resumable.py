@@ -538,10 +538,11 @@ class ResumableStream:
         error, left, most = wait.error, self._time_left, self._max_retry_after
         if error is None or most is None or wait.at_least <= min(most, left):
             return
-        error.retry_stopped_reason = f"the next attempt has to wait {wait.at_least:g} s"
+        asked = f"the agent asked to wait {wait.at_least:g} s"
         if wait.at_least > most:
+            error.retry_stopped_reason = f"{asked}, and max_retry_after is {most:g} s"
             raise error
-        error.retry_stopped_reason = f"{error.retry_stopped_reason}, and {left:g} s are left"
+        error.retry_stopped_reason = f"{asked}, and {left:g} s are left"
         raise wait_deadline_error(
             self._deadline, self.outbox.task, self.outbox.task_id, error, left=left
         )
