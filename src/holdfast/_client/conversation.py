@@ -383,7 +383,7 @@ class Conversation:
         key: str | None = None,
     ) -> StreamCalls:
         deadline = "call"
-        if options.get("timeout") is None and self._timeout is not None:
+        if options.get("timeout") is None:
             deadline, options["timeout"] = "conversation", self._timeout
         add_tools_extension(options, self._tools)
         scope = self._core.begin(deadline, options, sends=True, method=method)
