@@ -19,6 +19,7 @@ from unicodedata import category
 from urllib.parse import urlsplit
 
 from holdfast._model.addresses import address_fault, has_user, is_http_address
+from holdfast._model.hosts import ip_literal
 from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._model.sendable import check_json, check_sendable, check_text
 from holdfast._model.settings import (
@@ -208,7 +209,7 @@ def check_url(
     if is_accepted and not parts.hostname:
         return url  # such as gRPC's dns:///agent.example.com:50051
     if not (is_accepted or parts.scheme in {"http", "https"}) or not parts.hostname:
-        hint = f"; did you mean http://{shown}?" if _lacks_scheme(shown) else ""
+        hint = f"; did you mean {_with_scheme(shown)}?" if _lacks_scheme(shown) else ""
         text = f"the {subject} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
     return url
@@ -218,6 +219,13 @@ def _lacks_scheme(shown: str) -> bool:
     """Return whether only ``http://`` is missing for the text to be an address."""
     is_other = _PATH.match(shown) or shown.startswith(("http:", "https:"))
     return "://" not in shown and not is_other and is_http_address(f"http://{shown}")
+
+
+def _with_scheme(shown: str) -> str:
+    """Return an address with the scheme that its host probably has."""
+    host = urlsplit(f"//{shown}").hostname or ""
+    is_near = "." not in host or ip_literal(host) is not None
+    return f"http://{shown}" if is_near else f"https://{shown}"
 
 
 _NETWORK_TYPES = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)

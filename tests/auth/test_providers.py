@@ -1003,7 +1003,6 @@ NO_SCHEME = "; the Authorization header has no scheme: pass 'Bearer <token>'"
 @pytest.mark.parametrize(
     "options",
     [
-        {"auth": SECRET},
         {"auth": {"AUTHORIZATION": SECRET}},
         {"headers": {"Authorization": SECRET}},
     ],
@@ -1019,6 +1018,13 @@ async def test_a_401_for_a_token_without_a_scheme_names_the_scheme_and_not_the_t
         await connected(agent, **{"auth": None, **options}).send_message("hello")
 
     assert caught.value.message.endswith(NO_SCHEME) == (answer == "401")
+    assert SECRET not in str(caught.value)
+
+
+def test_a_token_without_a_scheme_is_refused_before_anything_is_sent():
+    with pytest.raises(ValueError, match=r'auth has no scheme; pass auth="Bearer …"') as caught:
+        connect("https://agent.example", auth=SECRET)
+
     assert SECRET not in str(caught.value)
 
 

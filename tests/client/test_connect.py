@@ -802,12 +802,19 @@ def test_a_path_is_suggested_only_where_a_path_is_taken():
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["agent.example.com", "agent.example.com/card.json", "localhost:9999/card.json",
-     "localhost/card.json", "agent/weather", "[::1]:8000/card.json"],
-)  # fmt: skip
-def test_a_host_in_a_string_is_suggested_an_address(address):
-    assert str(refused(address)).endswith(f"; did you mean http://{address}?")
+    ("scheme", "address"),
+    [
+        ("https", "agent.example.com"),
+        ("https", "agent.example.com/card.json"),
+        ("http", "localhost:9999/card.json"),
+        ("http", "localhost/card.json"),
+        ("http", "agent/weather"),
+        ("http", "10.0.0.7:8000"),
+        ("http", "[::1]:8000/card.json"),
+    ],
+)
+def test_a_host_in_a_string_is_suggested_an_address(scheme, address):
+    assert str(refused(address)).endswith(f"; did you mean {scheme}://{address}?")
 
 
 @pytest.mark.parametrize(

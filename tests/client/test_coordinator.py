@@ -1083,7 +1083,7 @@ async def test_a_repeated_message_id_is_refused():
         (["http://a.test/?key=s3cret"], {}, ValueError, "may contain a secret"),
         ([7], {}, TypeError, "a dict of names and agents, or a list of addresses, not of int"),
         (5, {}, TypeError, "agents must be a dict of names and agents, or .*, not int"),
-        (["a.test"], {}, ValueError, "did you mean http://a.test"),
+        (["a.test"], {}, ValueError, "did you mean https://a.test"),
         ({"a": 7}, {}, TypeError, "the agent 'a' must be a URL, .* or a Client, not int"),
         ({"a": None}, {}, TypeError, "the agent 'a' must be a URL, .* not NoneType"),
         ({"a": b"http://a.test"}, {}, TypeError, "the agent 'a' must be .* not bytes"),

@@ -398,6 +398,24 @@ def test_an_unusable_card_is_refused_with_the_field(members, field):
     assert caught.value.transient is False
 
 
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("a.test/agent", "is not an absolute URL"),
+        ("https://me:s3cret@a.test", "contains a user name or password"),
+        ("https://a.test\\b", "has a backslash in it"),
+        ("https://a.test/my agent", "has a space or a control character in it"),
+        ("https://a.test:0", "has port 0, on which no server can listen"),
+    ],
+)
+def test_an_address_in_a_card_is_refused_with_its_fault_and_without_secrets(url, fault):
+    with pytest.raises(InvalidAgentCardError) as caught:
+        read_card(card_with(supportedInterfaces=[interface(url=url)]))
+
+    expected = f"the agent card is not valid: supportedInterfaces[0].url {fault}"
+    assert caught.value.message == expected
+
+
 @pytest.mark.parametrize("document", [None, [], "card", 7, [CARD]])
 def test_a_document_that_is_not_an_object_is_not_a_card(document):
     with pytest.raises(InvalidAgentCardError, match="not a JSON object") as caught:

@@ -14,6 +14,8 @@ import httpx
 import pytest
 import trustme
 from a2a.client import ClientConfig, ClientFactory
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from tests.kit.ports import reserve_port
 from tests.kit.real_agents import LIMIT
@@ -222,6 +224,47 @@ async def test_a_signal_ends_it_and_a_second_one_at_once(twice, caplog):
     assert ("stopping at once" in caplog.text) is twice
     assert ("1 turns were ended" in caplog.text) is twice
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+class SlowStore(InMemoryTaskStore):
+    """Takes its time to save a task."""
+
+    async def save(self, task, context):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await super().save(task, context)
+
+
+class RecordingSender:
+    """Records the states that it has pushed, which takes its time, too."""
+
+    def __init__(self):
+        self.states = []
+
+    async def send_notification(self, task_id, event):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        if isinstance(event, a2a_pb2.TaskStatusUpdateEvent):
+            self.states.append(a2a_pb2.TaskState.Name(event.status.state))
+
+
+@pytest.mark.parametrize("grace", [0, 0.01])
+async def test_a_turn_that_the_end_stopped_is_stored_and_pushed_as_failed(grace):
+    agent, store, sender = Scripted(), SlowStore(), RecordingSender()
+    options = {"task_store": store, "push": True, "push_sender": sender}
+    server = A2AServer(agent, card={"name": "scripted"}, **options)
+    async with asyncio.timeout(LIMIT):
+        async with (
+            server.serving(grace=grace) as running,
+            holdfast.connect(running.url) as client,
+        ):
+            reply = await client.send_message("wait", return_immediately=True)
+            await agent.began.wait()
+        task = await store.get(reply.id, ServerCallContext())
+
+    assert task.status.state == a2a_pb2.TASK_STATE_FAILED
+    assert task.status.message.parts[0].text == "the agent was stopped"
+    assert sender.states[-1] == "TASK_STATE_FAILED"
 
 
 async def logged(beginning, caplog):

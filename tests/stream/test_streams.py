@@ -853,7 +853,10 @@ async def test_an_agent_that_works_for_ever_without_a_word_is_abandoned(how, end
     quiet = Resilience(reconnect=ReconnectPolicy(max_quiet=500))
     client = connected(agent, binding, network=network, resilience=quiet)
 
-    expected = "task-1 was last seen WORKING at the end of the quiet timeout of 500 s"
+    expected = (
+        r"task-1 was last seen WORKING at the end of the quiet timeout of 500 s "
+        r"\(ReconnectPolicy\.max_quiet\)"
+    )
     with pytest.raises(DeadlineExceededError, match=expected) as caught:
         await all_of(client.stream_message("hi", poll_interval=1))
 

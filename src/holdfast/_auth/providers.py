@@ -88,11 +88,11 @@ def to_provider(
     """Convert the caller's ``auth=`` to a provider.
 
     Args:
-        auth: A value for ``Authorization``, such as ``"Bearer …"``; headers; a provider; or a
-            credential service, which provides what the card requires.
+        auth: A value for ``Authorization``: a scheme and a credential, such as ``"Bearer …"``;
+            headers; a provider; or a credential service, which provides what the card requires.
 
     Raises:
-        ValueError: There is no credential, or a header is invalid in HTTP.
+        ValueError: There is no credential, a value has no scheme, or a header is invalid in HTTP.
         TypeError: The argument has another type.
     """
     match auth:
@@ -102,7 +102,14 @@ def to_provider(
             text = "auth must not be empty; omit it to send no credentials"
             raise ValueError(text)
         case str():
-            return StaticAuth(check_headers({"authorization": auth}))
+            headers = check_headers({"authorization": auth})
+            if len(auth.split()) == 1:
+                text = (
+                    'auth has no scheme; pass auth="Bearer …" to send a token, or '
+                    'auth={"authorization": …} to send the value as it is'
+                )
+                raise ValueError(text)
+            return StaticAuth(headers)
         case Mapping():
             headers = check_caller_headers(auth)
             for name, value in auth.items():

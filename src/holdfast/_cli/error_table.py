@@ -105,11 +105,11 @@ def _plain_message(error: A2AError, _state: CommandState) -> str:
 
 
 def _lost_stream_message(error: A2AError, state: CommandState) -> str:
-    """Return the error of a stream without the call that resumes it, which the hint replaces."""
+    """Return the error of a stream without names of Python; the hint says how to resume it."""
     copied, task_id = copy.copy(error), error.task_id
     copied.message = error.message.replace(
         f"; resume later with subscribe_to_task({task_id!r})", ""
-    )
+    ).replace(" (ReconnectPolicy.max_outage)", "")
     return _plain_message(copied, state)
 
 

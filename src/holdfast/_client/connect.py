@@ -119,9 +119,9 @@ def connect(
             (`AgentTarget`). Or a list of these: replicas of the same agent. Calls about a task or
             a conversation go to the replica that created it; while that replica is unreachable, to
             the others if they share its store.
-        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`,
-            which is asked for the credentials that the card's security requirements name, as by
-            `AuthInterceptor`. None by default.
+        auth: A value for ``Authorization`` with its scheme, such as ``"Bearer …"``; headers; an
+            `AuthProvider`; or a `CredentialService`, which is asked for the credentials that the
+            card's security requirements name, as by `AuthInterceptor`. None by default.
         timeout: Seconds for a whole call, including all retries; more than 0, 900 by default.
         card_ttl: Seconds for which the card is cached if its server sends no ``Cache-Control``;
             300 by default. 0 shares a card only among the calls that wait for the same fetch.

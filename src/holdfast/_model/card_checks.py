@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast._model.addresses import has_user, is_http_address
+from holdfast._model.addresses import address_fault, has_user, is_http_address
 from holdfast.errors import InvalidAgentCardError
 
 if TYPE_CHECKING:
@@ -51,14 +51,18 @@ def check_interface(interface: AgentInterface, field: str) -> None:
                 f"{interface.protocol_binding} needs http:// or https://"
             )
             raise InvalidAgentCardError(message, field=field, executed=False)
-        message = (
-            f"the agent card is not valid: {field} is not an absolute URL, or is ambiguous (a "
-            "user name, a space, a backslash)"
-        )
+        message = f"the agent card is not valid: {field} {_fault(interface.url)}"
         raise InvalidAgentCardError(message, field=field, executed=False)
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,19})://")
+
+
+def _fault(url: str) -> str:
+    """Describe what is wrong with an address; the address itself may hold a secret."""
+    if has_user(url):
+        return "contains a user name or password"
+    return address_fault(url) or "is not an absolute URL"
 
 
 def _is_address(interface: AgentInterface) -> bool:

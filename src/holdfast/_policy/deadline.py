@@ -153,6 +153,8 @@ def wait_deadline_error(
         facts["executed"] = failure.executed if task is None else True
     when = f"{left:.3g} s before" if left else "at"
     end = f"{when} the end of the {deadline.name} timeout of {deadline.shown}"
+    if deadline.name == "quiet":
+        end += " (ReconnectPolicy.max_quiet)"
     name = f"task {task_id}" if task_id else "the task"
     last_state = "never seen" if task is None else f"last seen {task.state.name}"
     expired = DeadlineExceededError(

@@ -20,6 +20,7 @@ from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryPushNotificationConfigStore
 from a2a.types import a2a_pb2
+from a2a.utils import errors as sdk
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
@@ -37,7 +38,7 @@ from holdfast.integrations.a2a_sdk import to_proto
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
     from a2a.server.request_handlers import RequestHandler
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -58,6 +59,9 @@ _HANDLER_CLOSE_TIMEOUT_S = 10.0
 
 _REPLY_GRACE_S = 1.0
 """Seconds for requests in flight to get the outcome of stopped turns."""
+
+_STORE_TIMEOUT_S = 5.0
+"""Seconds that the task store and push receivers have to take the outcome of stopped turns."""
 
 _V03 = "0.3"
 
@@ -157,8 +161,10 @@ class Service:
 
     async def _close(self, grace: float) -> int:
         stopped = await self._turns.stop(grace)
-        if stopped:
-            logger.warning("%s was stopped: %d turns were ended", self._name, stopped)
+        if stopped.number:
+            logger.warning("%s was stopped: %d turns were ended", self._name, stopped.number)
+        async with CancelScope.within(_STORE_TIMEOUT_S):
+            await asyncio.gather(*map(self._wait_until_stored, stopped.emitted))
         await self._safe_handler.wait_idle(_REPLY_GRACE_S)
         aclose = getattr(self._sdk_handler, "aclose", None)
         if aclose is not None:
@@ -169,7 +175,21 @@ class Service:
                 logger.warning("the tasks of %s did not end within %g s", self._name, seconds)
         if self._engine is not None:
             await self._engine.close()
-        return stopped
+        return stopped.number
+
+    async def _wait_until_stored(self, turn: RequestContext) -> None:
+        """Wait until the outcome of a stopped turn is stored and pushed.
+
+        The SDK passes an event to subscribers after it has stored and pushed it, and has no
+        subscribers for a task whose end it has processed.
+        """
+        handler = cast("Any", self._sdk_handler)
+        request = a2a_pb2.SubscribeToTaskRequest(id=turn.task_id)
+        with contextlib.suppress(sdk.A2AError):
+            events = handler.on_subscribe_to_task(request, turn.call_context)
+            async with contextlib.aclosing(events):
+                async for _ in events:
+                    pass
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
@@ -32,7 +32,19 @@ if TYPE_CHECKING:
     from holdfast._server.executors import Executor
     from holdfast.extend import Env
 
-__all__ = ["SdkTurnRegistry", "TurnRegistry"]
+__all__ = ["SdkTurnRegistry", "StoppedTurns", "TurnRegistry"]
+
+
+class StoppedTurns(NamedTuple):
+    """The turns that a shutdown has stopped.
+
+    Attributes:
+        number: Number of the turns.
+        emitted: The turns whose final state has been emitted, and may have to be stored yet.
+    """
+
+    number: int
+    emitted: tuple[RequestContext, ...] = ()
 
 
 class ShutdownTimer:
@@ -67,10 +79,11 @@ _CANCEL_TIMEOUT_S = 5.0
 
 
 class _RunningTurn:
-    """A turn in flight, and the task that runs it."""
+    """A turn in flight, its request, and the task that runs it."""
 
-    def __init__(self, turn: AgentTurn, task: asyncio.Task[None]) -> None:
+    def __init__(self, turn: AgentTurn, context: RequestContext, task: asyncio.Task[None]) -> None:
         self.turn = turn
+        self.context = context
         self.task = task
         self.is_cancelled = False  # by the client
         self.is_stopped = False  # by the server
@@ -107,7 +120,7 @@ class TurnRegistry(AgentExecutor):
             await turn.fail(InternalError("the agent is stopping", transient=True))
             return
         task = asyncio.create_task(self._run(turn), name=f"turn of task {turn.task_id}")
-        running = self._running[turn.task_id] = _RunningTurn(turn, task)
+        running = self._running[turn.task_id] = _RunningTurn(turn, context, task)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -136,14 +149,14 @@ class TurnRegistry(AgentExecutor):
             if running is not None:
                 running.turn.close()
 
-    async def stop(self, grace: float) -> int:
+    async def stop(self, grace: float) -> StoppedTurns:
         """Refuse new turns, and stop those that are in flight after a grace.
 
         Args:
             grace: Seconds that turns in flight get to finish.
 
         Returns:
-            The number of turns that were stopped.
+            The turns that were stopped; each has ended as FAILED.
         """
         self._is_stopping = True
         await self._grace.wait([running.task for running in self._running.values()], grace)
@@ -151,7 +164,8 @@ class TurnRegistry(AgentExecutor):
         for running in unfinished:
             running.is_stopped = True
         await asyncio.gather(*(self._stop_turn(running) for running in unfinished))
-        return len(unfinished)
+        emitted = tuple(running.context for running in unfinished if running.turn.is_over)
+        return StoppedTurns(len(unfinished), emitted)
 
     async def _stop_turn(self, running: _RunningTurn) -> None:
         """Cancel a turn; if its executor ignores the cancellation, end its task here."""
@@ -260,17 +274,17 @@ class SdkTurnRegistry(AgentExecutor):
         """Cancel a task at the client's request."""
         await self._executor.cancel(context, event_queue)
 
-    async def stop(self, grace: float) -> int:
+    async def stop(self, grace: float) -> StoppedTurns:
         """Wait until all turns have ended; the SDK cancels those that do not.
 
         Args:
             grace: Seconds that turns in flight get to finish.
 
         Returns:
-            The number of turns that have not ended.
+            The turns that have not ended; they emit no final state.
         """
         await self._grace.wait(self._running, grace)
-        return len(self._running)
+        return StoppedTurns(len(self._running))
 
     def end_grace(self) -> None:
         """End the grace of a `stop` in progress at once."""
