@@ -8,7 +8,7 @@ import pytest
 from tests.kit.cli_harness import holdfast
 from tests.kit.cli_process import BOUND, served, start
 
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, completes, fails, replies, streams
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, completes, fails, replies, streams
 
 
 @pytest.fixture
@@ -64,6 +64,17 @@ def test_a_stored_result_outlives_the_agents_task(send):
     restarted = FakeAgent(completes("43"))
     assert "Text:\n42\n\n" in send("hello", agent=restarted).out
     assert not restarted.executions
+
+
+def test_a_stored_result_is_shown_while_the_agent_is_down(send):
+    assert send("hello", agent=FakeAgent(completes("42"))).exit == 0
+    down = {"card": "http://agent.test", "engine": lambda **_: FakeNetwork()}
+    done, other = send("hello", **down), send("bye", "-o", "json", **down)
+
+    assert (done.exit, done.err) == (0, "")
+    assert done.out.startswith("Sent: no, the journal has a call of the key\nTask ID: task-1\n")
+    assert "Text:\n42\n\n" in done.out
+    assert (other.exit, other.error["code"]) == (6, "HOLDFAST_ERR_KEY_CONFLICT")
 
 
 def test_a_journal_without_a_key_records_the_call_and_sends_each_time(path):
@@ -141,9 +152,44 @@ def test_an_unknown_outcome_is_reported_again_and_not_sent(send):
         done = send("hello", agent=agent)
         assert done.exit == 1
         assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.err
-        assert "send it again with another --key only if" in done.err
+        assert "; it was not sent again\n" in done.err
+        assert "send it again with --on-unknown resend only if" in done.err
 
     assert len(sends(agent)) == 1
+
+
+@pytest.mark.parametrize("on_unknown", ["resend", "resend_if_absent"])
+@pytest.mark.parametrize("flags", [[], ["--stream"], ["--async"]])
+def test_a_message_of_unknown_outcome_is_sent_again_if_the_option_allows_it(
+    send, on_unknown, flags
+):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(), on="SendMessage" if "--async" in flags else "SendStreamingMessage")
+    unknown = send("hello", *flags, "--on-unknown", "raise", agent=agent)
+    done = send("hello", *flags, "--on-unknown", on_unknown, agent=agent)
+
+    assert (unknown.exit, done.exit) == (1, 0)
+    assert done.out.startswith("Sent: yes\n")
+    assert ("Text:\n42\n\n" in done.out) is ("--async" not in flags)
+    assert len(agent.executions) == 1
+
+
+def test_an_option_that_allows_a_second_sending_is_not_said_to_have_sent_none(send):
+    agent = FakeAgent(completes("42"), lists_tasks=False)
+    agent.inject(Cut(), on="SendStreamingMessage", times=9)
+    done = send("hello", "--on-unknown", "resend", agent=agent)
+
+    assert (done.exit, len(sends(agent)) > 1) == (1, True)
+    assert "the outcome of message " in done.err
+    assert "not sent again" not in done.err
+
+
+def test_the_handling_of_unknown_outcomes_needs_no_key():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(), on="SendMessage")
+    done = holdfast("send", "hello", "--on-unknown", "resend", agent=agent)
+
+    assert (done.exit, len(agent.executions)) == (0, 1)
 
 
 # ── Wrong uses ───────────────────────────────────────────────────────────────────────────────

@@ -137,9 +137,11 @@ def search_for_message(error: A2AError, state: CommandState) -> str | None:
         message_id, context_id = error.message_id, error.context_id
     context = ["--context-id", context_id] if context_id else []
     search = state.command("task", "list", *context, "--history", "10", "-o", "json")
-    key = "" if state.key is None else " with another --key"
+    again = (
+        "" if state.key is None or state.on_unknown == "resend" else " with --on-unknown resend"
+    )
     return (
-        f"search for message {message_id} with {search}; send it again{key} only if running it "
+        f"search for message {message_id} with {search}; send it again{again} only if running it "
         "twice does no harm"
     )
 

@@ -130,9 +130,7 @@ def _timed_out_message(error: A2AError, state: CommandState) -> str:
         within = shown_duration(error.timeout)
         limit = f"the reply was lost, and the search for the task did not finish within {within}"
     if isinstance(error, errors.OutcomeUnknownError):
-        return (
-            f"{limit}; the outcome of message {error.message_id} is unknown; it was not sent again"
-        )
+        return f"{limit}; the outcome of message {error.message_id} is unknown{_not_resent(state)}"
     if state.task is not None:
         last_state = f"task {state.task.id} was last seen {state.task.state}"
         return f"{limit}; {last_state}{_since_then(error)}"
@@ -168,8 +166,8 @@ def _since_then(error: A2AError) -> str:
     return f"; since then: {one_line(failure)}"
 
 
-def _reply_lost_message(error: A2AError, _state: CommandState) -> str:
-    """Say that the outcome of a message is unknown."""
+def _reply_lost_message(error: A2AError, state: CommandState) -> str:
+    """Say that the outcome of a message is unknown, and whether it was sent again."""
     message_id = cast("errors.OutcomeUnknownError", error).message_id
     cause = error.__cause__
     if isinstance(cause, errors.A2AError):
@@ -181,7 +179,12 @@ def _reply_lost_message(error: A2AError, _state: CommandState) -> str:
             "it may have been sent, and the process that recorded it ended before a reply was "
             "recorded"
         )
-    return f"the outcome of message {message_id} is unknown: {reason}; it was not sent again"
+    return f"the outcome of message {message_id} is unknown: {reason}{_not_resent(state)}"
+
+
+def _not_resent(state: CommandState) -> str:
+    """Say that a message was not sent again; empty if the options allow that it was."""
+    return "" if state.on_unknown.startswith("resend") else "; it was not sent again"
 
 
 def _key_conflict_message(error: A2AError, _state: CommandState) -> str:

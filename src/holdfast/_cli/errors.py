@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.options.settings import Settings
     from holdfast._pipeline.transport import AuthProvider
+    from holdfast._policy.reconcile import OnUnknown
     from holdfast.errors import A2AError
     from holdfast.types import AgentCard, Task
 
@@ -113,6 +114,9 @@ class CommandState(Protocol):
 
     @property
     def key(self) -> str | None: ...
+
+    @property
+    def on_unknown(self) -> OnUnknown: ...
 
     @property
     def asks_for_config(self) -> bool: ...

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
     from holdfast._client.event_stream import EventStream
+    from holdfast._policy.reconcile import OnUnknown
     from holdfast.types import Part
 
 __all__ = [
@@ -77,9 +78,12 @@ async def send(
     context_id: str | None,
     metadata: dict[str, Any] | None,
     message_metadata: dict[str, Any] | None,
+    on_unknown: OnUnknown = "reconcile",
 ) -> None:
-    """Send the message once, and wait for its outcome."""
-    await session.prepare()
+    """Send the message, unless the journal has its result, and wait for its outcome."""
+    session.on_unknown = on_unknown
+    if not await session.has_result():
+        await session.prepare()
     session.continues = task_id is not None
     message = Message(
         message_id=session.new_message_id(),
@@ -99,6 +103,7 @@ async def send(
             message,
             metadata=metadata,
             key=session.key,
+            on_unknown=on_unknown,
             poll_interval=session.settings.poll_interval,
             timeout=session.seconds_left(),
             headers=session.svc_params,
@@ -109,6 +114,7 @@ async def send(
         message,
         metadata=metadata,
         key=session.key,
+        on_unknown=on_unknown,
         return_immediately=True,
         timeout=session.seconds_left(),
         headers=session.svc_params,

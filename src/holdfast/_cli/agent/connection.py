@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
     from holdfast._net.tls_config import TlsConfig
-    from holdfast._pipeline.listeners import Consumer, Observer
+    from holdfast._pipeline.listeners import Observer
     from holdfast._pipeline.transport import Layer
     from holdfast.types import AgentCard
 
@@ -59,7 +59,6 @@ class Connection:
         settings: The settings of the command.
         reference: Where the card is.
         protocol_version: The version to speak; None leaves it to the card.
-        consumer: Gets each event of a task.
         observer: Gets each observation of a call.
         journal: Where calls are recorded; None for nowhere.
 
@@ -84,7 +83,6 @@ class Connection:
         reference: str | Path,
         *,
         protocol_version: ProtocolVersion | None,
-        consumer: Consumer,
         observer: Observer,
         journal: Journal | None,
     ) -> None:
@@ -130,7 +128,6 @@ class Connection:
                 ),
                 supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
                 protocol_version=protocol_version,
-                consumers=(consumer,),
                 observers=(observer,),
                 attempt_layers=layers,
                 card_verifier=verifier,

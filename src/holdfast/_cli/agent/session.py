@@ -24,6 +24,7 @@ from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.options.masking import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast._cli.output.base import Notice
 from holdfast._client.client import chosen_interface
+from holdfast._journal.records import label_of
 from holdfast._model.extras import install_command
 from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from holdfast._journal.protocol import Journal
     from holdfast._pipeline.listeners import Observation
     from holdfast._pipeline.transport import AuthProvider
+    from holdfast._policy.reconcile import OnUnknown
     from holdfast._wire.bindings import ProtocolVersion
     from holdfast.types import AgentCard, AgentInterface, Event, Task
 
@@ -94,6 +96,7 @@ class Session:
         env: Wall time, randomness and ids.
         journal: As given.
         key: As given.
+        on_unknown: What happens to a message whose reply is lost.
 
     Raises:
         click.UsageError: The reference, or a certificate, is invalid.
@@ -112,6 +115,7 @@ class Session:
         self.settings = settings
         self.journal = journal
         self.key = key
+        self.on_unknown: OnUnknown = "reconcile"
         self.card: AgentCard | None = None
         self.task: Task | None = None
         self.binding: str | None = None
@@ -124,6 +128,7 @@ class Session:
         self.awaits_card = False
         self._output = output
         self._is_warned_of_version = False
+        self._is_prepared = False
         self.reference = reference
         self._deadline = math.inf
         self.env = environment.env
@@ -132,7 +137,6 @@ class Session:
             settings,
             reference,
             protocol_version=self.requested_version,
-            consumer=self._on_event,
             observer=self._on_observation,
             journal=journal,
         )
@@ -192,6 +196,16 @@ class Session:
         failure = failure or out_of_time(self.settings.timeout)
         return await wait_within(self.seconds_left(), work, lambda: CommandError(failure))
 
+    async def has_result(self) -> bool:
+        """Return whether the journal has the result of the key, so that no request is needed."""
+        if self.key is None or self.journal is None:
+            return False
+        reading = self.journal.find_label(label_of("", self.key))
+        record = await self.within_time(reading)
+        if record is None or record.outcome != "answered" or record.result is None:
+            return False
+        return record.state is None or TaskState(record.state).is_terminal
+
     def await_key(self) -> None:
         """Report the wait for the earlier call of the key, if it is long."""
         self._progress.await_key(self.key or "")
@@ -242,7 +256,7 @@ class Session:
         return card
 
     async def prepare(self) -> None:
-        """Fetch the card and prepare for calls.
+        """Fetch the card and prepare for calls; a result from the journal needs neither.
 
         Raises:
             A2AError: There is no card, or no usable interface on it.
@@ -258,6 +272,9 @@ class Session:
             spoken_version(interface.protocol_version),
         )
         self.adapt_to_card(card)
+        if not self._is_prepared:
+            self._is_prepared = True
+            await self.client.add_event_consumer(self._on_event)
 
     def adapt_to_card(self, card: AgentCard) -> None:
         """Learn from the card how credentials are sent.

@@ -107,6 +107,7 @@ class Run:
             A2AError: The agent cannot be called.
         """
         plan, session = self._plan, self._session
+        session.on_unknown = plan.on_unknown
         if isinstance(session.journal, SqliteJournal):
             plan.check_apart(session.journal.path)
         lines = plan.open_input()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from holdfast._cli.output.base import Output
     from holdfast._journal.postgres import PostgresJournal
     from holdfast._pipeline.listeners import Observation
+    from holdfast._policy.reconcile import OnUnknown
     from holdfast.types import AgentCard, Event, Task
 
 __all__ = [
@@ -239,6 +240,7 @@ class _Call:
 
     def __init__(self, session: Session, error: A2AError) -> None:
         self.settings = session.settings
+        self.on_unknown: OnUnknown = session.on_unknown
         self.reference = session.reference
         self.card = session.card
         self.auth = session.auth

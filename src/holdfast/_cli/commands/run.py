@@ -13,6 +13,7 @@ from holdfast._cli.options.configuration import DEFAULT, FLAG, Source
 from holdfast._cli.options.flags import (
     CONTEXT,
     EVERYWHERE_BY_CALL,
+    ON_UNKNOWN,
     POLLING,
     with_options,
 )
@@ -55,10 +56,7 @@ _WHOSE_CREDENTIALS = (
 
 _NO_QUERY = "the journal does not store the query of an address; name the agent with --agent-card"
 
-
 _DEFAULT_CONCURRENCY = 32
-_ON_UNKNOWN = ("reconcile", "raise", "resend_if_absent", "resend")
-"""The values of `OnUnknown`; importing that would cost more than this command's help."""
 
 _RUNNING = (
     click.option(
@@ -113,16 +111,7 @@ _RUNNING = (
         show_default="not limited",
         help="Maximum rate of new messages, such as 50/s, 3/min or 100/h; 50 is 50/s.",
     ),
-    click.option(
-        "--on-unknown",
-        type=Choice(_ON_UNKNOWN),
-        default="reconcile",
-        show_default=True,
-        help="If the reply to a message is lost: reconcile searches for its task, and reports the "
-        "outcome as unknown if there is none; raise reports it as unknown at once; "
-        "resend_if_absent sends the message again if there is no task; resend sends it again at "
-        "once. The last two may execute a message twice.",
-    ),
+    ON_UNKNOWN,
     click.option(
         "--on-bad-line",
         type=Choice(["skip", "fail"]),

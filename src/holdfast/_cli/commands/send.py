@@ -17,6 +17,7 @@ from holdfast._cli.options.flags import (
     EVERYWHERE_BY_CALL,
     MESSAGE_METADATA,
     METADATA,
+    ON_UNKNOWN,
     POLLING,
     REPLY,
     STREAMING,
@@ -106,6 +107,7 @@ _RECORDING = (
         help="SQLite file or postgresql:// address that records the message before it is sent, "
         "for --key and for holdfast resume. Has no variable.",
     ),
+    ON_UNKNOWN,
 )
 _KEY_NEEDS_JOURNAL = (
     "--key needs --journal FILE, which records the key and the result; add it, such as "
@@ -214,8 +216,8 @@ def send(ctx: click.Context, /, **options: Any) -> int:
     A message has one or more parts: TEXT, then those of --text, --file and --data in their order.
     TEXT can be - for standard input.
 
-    The message is sent once. If the reply is lost, the command searches for the task. If there is
-    none, it exits with 1: the outcome is unknown, and the message is not sent again.
+    The message is sent once, unless --on-unknown allows more. If the reply is lost, the command
+    searches for the task. If there is none, the outcome is unknown: the exit code is 1.
 
     With --key, the output says whether this command sent the message (with -o json: "sent"). If
     the key was used for another message or another agent, the exit code is 6.
@@ -236,6 +238,7 @@ def send(ctx: click.Context, /, **options: Any) -> int:
             context_id=options["context_id"],
             metadata=options["metadata"],
             message_metadata=options["message_metadata"],
+            on_unknown=options["on_unknown"],
         ),
         can_follow=True,
         journal=options["journal"],

@@ -46,6 +46,7 @@ __all__ = [
     "LINES",
     "MESSAGE_METADATA",
     "METADATA",
+    "ON_UNKNOWN",
     "OUTPUT_FORMATS",
     "POLLING",
     "REPLY",
@@ -407,6 +408,16 @@ MESSAGE_METADATA = (
         shown=json.dumps,
         help="JSON object for the metadata of the message.",
     ),
+)
+# The values are those of `OnUnknown`; to import that would cost more than the help of a command.
+ON_UNKNOWN = click.option(
+    "--on-unknown",
+    type=Choice(("reconcile", "raise", "resend_if_absent", "resend")),
+    default="reconcile",
+    show_default=True,
+    help="If the reply to a message is lost: search for its task (reconcile), report the outcome "
+    "as unknown (raise), or send the message again, if there is no task (resend_if_absent) or at "
+    "once (resend). The last two may execute it twice. Has no variable.",
 )
 HISTORY = (
     _option(
