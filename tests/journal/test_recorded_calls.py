@@ -1378,7 +1378,68 @@ async def test_a_journal_that_is_slow_once_records_the_next_call():
         assert (await client.ask("one", timeout=6)).text == "42"  # which it is too slow for
         assert len(await client.pending()) == 1
         assert (await client.ask("two")).text == "42"
-        assert len(await client.pending()) == 1
+        assert await client.pending() == []  # the first outcome was recorded meanwhile, too
+
+
+class Outage(Foreign):
+    """A journal whose updates fail while it is down."""
+
+    is_down = False
+
+    async def update(self, *update):
+        if self.is_down:
+            raise OSError("the database is restarting")
+        return await super().update(*update)
+
+
+@both_ways
+async def test_outcomes_are_recorded_once_the_journal_works_again(streaming, caplog):
+    agent, journal = FakeAgent(completes("42"), streaming=streaming), Outage()
+    async with connected(agent, journal) as client:
+        journal.is_down = True
+        for number in range(3):
+            assert (await client.ask("How far?", key=f"k{number}")).text == "42"
+        await asyncio.sleep(300)
+        assert len(await client.pending()) == 3
+        journal.is_down = False
+        await asyncio.sleep(journal.lease)
+        assert await client.pending() == []
+        assert (await client.ask("How far?", key="k0")).text == "42"
+
+    assert len(agent.executions) == 3
+    assert "not recorded" not in caplog.text
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_a_client_that_closes_records_outcomes_for_the_last_time(is_back, caplog):
+    agent, journal = FakeAgent(completes("42")), Outage()
+    async with connected(agent, journal) as client:
+        journal.is_down = True
+        for number in range(3):
+            await client.ask("How far?", key=f"k{number}")
+        journal.is_down = not is_back
+
+    async with connected(agent, journal) as client:
+        assert len(await client.pending()) == (0 if is_back else 3)
+    said = "the journal did not record the outcomes of 3 calls, which stay pending"
+    assert (said in caplog.text) is not is_back
+    assert not [task for task in asyncio.all_tasks() if "holdfast" in task.get_name()]
+
+
+async def test_an_outcome_that_is_recorded_late_does_not_replace_that_of_another_client():
+    agent, journal = FakeAgent(completes("42")), Outage()
+    async with connected(agent, journal) as first, connected(agent, journal) as second:
+        journal.is_down = True
+        assert (await first.ask("How far?", key="k")).text == "42"
+        await asyncio.sleep(2 * journal.lease)
+        journal.is_down = False
+        assert (await second.ask("How far?", key="k")).text == "42"
+        record = await journal.find_label(":k")
+        await asyncio.sleep(2 * journal.lease)
+        assert await journal.find_label(":k") == record
+
+    assert record.generation == 2
+    assert len(agent.executions) == 1
 
 
 async def test_a_journal_that_hangs_at_the_deadline_does_not_extend_it():

@@ -2,7 +2,8 @@
 
 Rules:
 - Once a call has started, a failing or silent journal never costs the caller the answer: a failed
-  write is logged, and the call stays pending.
+  write is logged. An outcome is recorded again later, until the client is closed; if that fails,
+  too, the call stays pending.
 - A process that was suspended so long that another one took a call over stops work on the call.
 - A call is held as long as its `HeldCall` exists: the lease of a dropped stream is not renewed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -49,6 +51,12 @@ _MIN_UPDATE_TIMEOUT_S = 1.0
 
 _FAILING_TIMEOUT_S = 0.25
 """Time limit of an update after a failed one, in seconds."""
+
+_FIRST_RETRY_INTERVAL_S = 0.5
+"""Seconds until outcomes are recorded again: doubled up to the interval of renewals."""
+
+_MAX_UNRECORDED = 10_000
+"""Outcomes that are kept to be recorded again, at most."""
 
 _SETTLE_TIMEOUT_S = 8.0
 """Longest wait of `Leases.settled`, in seconds."""
@@ -260,6 +268,8 @@ class HeldCall:
         except JournalError as error:
             self._has_failed = True
             logger.warning("message %s: %s", record.message_id, error)
+            if update.outcome is not None:
+                self._leases.record_later(record, update)
         else:
             self._has_failed = False
             if not is_ours:
@@ -294,6 +304,8 @@ class Leases:
         self._renewing: asyncio.Task[None] | None = None
         self._renewed_at = 0.0
         self._settling: set[asyncio.Task[None]] = set()
+        self._unrecorded: deque[tuple[CallRecord, RecordUpdate]] = deque()
+        self._recording: asyncio.Task[None] | None = None
 
     @property
     def is_stale(self) -> bool:
@@ -376,11 +388,60 @@ class Leases:
             if self._settling:
                 await asyncio.wait(self._settling, timeout=max(0.0, end - clock()))
 
+    def record_later(self, record: CallRecord, update: RecordUpdate) -> None:
+        """Record the outcome of a call again, after the journal has failed to record it."""
+        if len(self._unrecorded) >= _MAX_UNRECORDED:
+            return
+        self._unrecorded.append((record, update))
+        if self._recording is None:
+            self._recording = asyncio.get_running_loop().create_task(
+                self._record_again(), name="holdfast: records outcomes again"
+            )
+
+    async def _record_again(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            interval = _FIRST_RETRY_INTERVAL_S
+            while self._unrecorded:
+                await asyncio.sleep(interval)
+                interval = min(2 * interval, self.journal.lease / _RENEWALS_PER_LEASE)
+                await self._record_unrecorded()
+            self._recording = None
+
+    async def _record_unrecorded(self) -> None:
+        """Record outcomes until one of them fails, which comes last the next time."""
+        while self._unrecorded:
+            record, update = self._unrecorded[0]
+            updating = wrap_journal_errors(
+                self.journal.update, record.message_id, record.generation, update
+            )
+            try:
+                await journal_timeout(updating, _UPDATE_TIMEOUT_S)
+            except JournalError:
+                self._unrecorded.rotate(-1)
+                return
+            self._unrecorded.popleft()
+            logger.info("message %s: the outcome has been recorded", record.message_id)
+
+    async def _end_recording(self) -> None:
+        """Record outcomes for the last time; calls whose outcome is not recorded stay pending."""
+        if self._recording is not None:
+            self._recording.cancel()
+            await asyncio.wait([self._recording])
+            self._recording = None
+        await self._record_unrecorded()
+        if self._unrecorded:
+            logger.warning(
+                "the journal did not record the outcomes of %d calls, which stay pending",
+                len(self._unrecorded),
+            )
+            self._unrecorded.clear()
+
     async def close(self) -> None:
         """Release all calls, and wait for pending updates."""
         releases = [call.abandon() for call in list(self._calls.values())]
         await asyncio.gather(*releases)
         await self.settled()
+        await self._end_recording()
         unsettled = list(self._settling)
         for task in unsettled:
             task.cancel()
