@@ -132,6 +132,7 @@ JournalFailure = Literal[
     "untrusted",
     "unreachable",
     "forbidden",
+    "newer",
     "exists",
     "held",
     "finished",
@@ -148,6 +149,7 @@ JournalFailure = Literal[
   writable by others.
 - ``"unreachable"``: the server of the journal cannot be reached, or refuses the connection.
 - ``"forbidden"``: the journal's role on its server lacks a right.
+- ``"newer"``: a newer version of Holdfast has written it.
 - ``"exists"``: it has a call with that message id or label, which may have been sent.
 - ``"held"``: another process works on the call, or crashed less than a lease ago.
 - ``"finished"``: the call has an outcome.

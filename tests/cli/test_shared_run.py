@@ -3,11 +3,12 @@
 import contextlib
 import json
 import signal
+import sqlite3
 import threading
 
 import pytest
 from tests.kit.cli_harness import holdfast
-from tests.kit.cli_process import BOUND, served, start
+from tests.kit.cli_process import BOUND, NOBODY_READS, served, start
 from tests.kit.cli_runs import Runs, echo, text_of
 from tests.kit.postgres_server import Postgres
 
@@ -143,6 +144,56 @@ def test_a_line_without_an_answer_has_an_error_that_says_why(runs):
     assert "is unknown" in results[0]["error"]["message"]
     assert "line 5 of" in done.err
     assert "3 of 4 lines have no answer" in done.err
+
+
+def test_a_name_that_the_journal_does_not_have_is_named(runs):
+    runs.agent = echo()
+    runs(lines=["a", "b"])
+    other, _ = merged(runs, "--journal", str(runs.journal), "--run-id", "monday")
+    own, _ = merged(runs, "--journal", str(runs.journal))
+
+    assert (other.exit, own.exit) == (1, 0)
+    assert "no call of the run 'monday'; name the run with --run-id" in other.err
+
+
+@pytest.mark.parametrize(
+    ("lease_until", "state", "hint"),
+    [(0, "is pending", "holdfast resume"), (4e9, "is in flight", "when the run has ended")],
+)
+def test_a_call_without_an_outcome_has_a_hint_that_helps(runs, lease_until, state, hint):
+    runs.agent = echo()
+    runs(lines=["a", "b"])
+    with sqlite3.connect(runs.journal) as journal:  # as after a crash
+        first = "(SELECT min(message_id) FROM calls)"
+        query = f"UPDATE calls SET outcome = NULL, lease_until = ? WHERE message_id = {first}"
+        assert journal.execute(query, (lease_until,)).rowcount == 1
+    journal.close()
+    done, results = merged(runs, "--journal", str(runs.journal))
+
+    assert done.exit == 1
+    (error,) = (result["error"] for result in results if "error" in result)
+    assert error["message"].endswith(state)
+    assert hint in error["hint"]
+
+
+def test_a_reader_of_the_results_that_leaves_ends_the_command_quietly(runs):
+    runs.agent = echo()
+    runs(lines=["x" * 20_000] * 20)
+    words = ["run", "results", "--input", str(runs.input), "--journal", str(runs.journal)]
+    with start(*words) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=BOUND) == NOBODY_READS
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("flags", [[], ["--share"]])
+def test_the_hint_about_a_question_does_not_promise_an_answer_in_shared_results(runs, flags):
+    runs.agent = FakeAgent(asks("Which?"))
+    done = runs("--run-id", "monday", *flags, lines=["a"])
+
+    assert "Hint: holdfast send --task-id task-1 " in done.err
+    assert ("; then, to write the answer to the results: holdfast run" in done.err) is (not flags)
 
 
 def test_a_shared_run_and_results_of_standard_input_need_a_name(runs):

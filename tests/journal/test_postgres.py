@@ -377,7 +377,7 @@ async def test_a_schema_of_a_newer_version_is_refused(server, dsn):
 
     reason, message = await reason_of(dsn)
 
-    assert reason == "unusable"
+    assert reason == "newer"
     assert "newer Holdfast" in message
 
 

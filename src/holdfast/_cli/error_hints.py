@@ -89,7 +89,9 @@ JOURNAL_HINTS: Mapping[JournalFailure, str] = {
     "untrusted": (
         "the journal and the files beside it must belong to you, and only you may access them"
     ),
-    "unreachable": "check the address of the journal, and that its server runs",
+    "unreachable": "check the address of the journal (host, port, database, role, password), and "
+    "that its server runs",
+    "newer": "update Holdfast, or use another journal",
     "forbidden": "grant the role of the journal's address access to the journal's schema",
     "replaced": "put the journal back where it was: another file has no record of what was sent",
 }

@@ -247,7 +247,7 @@ class PostgresServer:
                 f"the journal {self.shown} was written by a newer Holdfast: its schema has "
                 f"version {version}, and this one knows {len(_MIGRATIONS)}; update Holdfast"
             )
-            raise JournalError(text)
+            raise JournalError(text, reason="newer")
 
     def _version(self, connection: Connection) -> int:
         """Return the version of the tables; 0 if there are none."""

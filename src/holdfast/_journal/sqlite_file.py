@@ -341,10 +341,10 @@ class SqliteFile:
             raise JournalError(text)
         if version > len(_MIGRATIONS):
             text = (
-                f"the journal {self.path} was made by a newer Holdfast: it has schema {version}, "
-                f"and {len(_MIGRATIONS)} is the newest known here"
+                f"the journal {self.path} was written by a newer Holdfast: its schema has version "
+                f"{version}, and this one knows {len(_MIGRATIONS)}; update Holdfast"
             )
-            raise JournalError(text)
+            raise JournalError(text, reason="newer")
         return int(version)
 
     def _migrate(self, connection: sqlite3.Connection, version: int) -> None:

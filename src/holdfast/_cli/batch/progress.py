@@ -188,9 +188,9 @@ class Summary:
                 self._output.emit(Notice.warning(problem.text()))
         if self._reply:
             again = session.command(*self._plan.words())
-            self._output.emit(
-                Notice.hint(f"{self._reply}; then, to write the answer to the results: {again}")
-            )
+            then = f"; then, to write the answer to the results: {again}"
+            # The results of a shared run keep the question: see `Client.run`.
+            self._output.emit(Notice.hint(f"{self._reply}{'' if self._plan.is_shared else then}"))
         if fault is None and not is_interrupted and counts.unanswered:
             verb = "has" if counts.unanswered == 1 else "have"
             message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"

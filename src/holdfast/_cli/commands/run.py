@@ -312,8 +312,8 @@ def run_results(ctx: click.Context, /, **options: Any) -> int:
 
     Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error.
     """
-    from holdfast._cli.batch.merge import print_results
     from holdfast._cli.batch.plan import STANDARD
+    from holdfast._cli.batch.run_results import print_results
     from holdfast._cli.execution import announce
     from holdfast._cli.output import output_for
     from holdfast._cli.output.base import Failed

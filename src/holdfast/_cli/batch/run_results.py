@@ -56,8 +56,6 @@ async def print_results(source: str, journal: str, run_id: str | None, output: O
             await _print_all(lines, source, run_name(source, run_id), store, output)
         except JournalError as error:
             raise CommandError(unusable_journal(error)) from None
-        except OSError as error:
-            raise unusable(source, f"cannot be read: {error.strerror or error}") from None
         finally:
             await store.close()
     finally:
@@ -67,11 +65,12 @@ async def print_results(source: str, journal: str, run_id: str | None, output: O
 async def _print_all(
     lines: Lines, source: str, name: str, journal: StoredJournal, output: Output
 ) -> None:
-    printed, answered = Results(None, without_errors=False), 0
-    count = 0
+    printed = Results(None, without_errors=False)
+    count = recorded = answered = 0
     async for batch in _batches(lines, source, output):
         labels = {line.key: label_of(name, line.key) for line in batch}
         records = await journal.find_labels(list(labels.values()))
+        recorded += len(records)
         for line in batch:
             members = _members(line, records.get(labels[line.key]), output)
             printed.write(line, members)
@@ -81,13 +80,16 @@ async def _print_all(
     if answered < count:
         verb = "has" if count - answered == 1 else "have"
         message = f"{count - answered} of {count} lines {verb} no answer in the journal"
-        raise CommandError(Failure(code="HOLDFAST_ERR_RUN", message=message))
+        hint = None
+        if not recorded:
+            hint = f"the journal has no call of the run {name!r}; name the run with --run-id"
+        raise CommandError(Failure(code="HOLDFAST_ERR_RUN", message=message, hint=hint))
 
 
 async def _batches(lines: Lines, source: str, output: Output) -> AsyncGenerator[list[Line]]:
     """Yield the lines that are messages, `_BATCH_LINES` at a time."""
     batch: list[Line] = []
-    async for line in lines:
+    async for line in _read(lines, source):
         if isinstance(line, BadLine):
             problem = f"line {line.number} of {source} {line.reason}"
             output.emit(Notice.warning(f"{problem}; it has no result"))
@@ -98,6 +100,19 @@ async def _batches(lines: Lines, source: str, output: Output) -> AsyncGenerator[
             batch = []
     if batch:
         yield batch
+
+
+async def _read(lines: Lines, source: str) -> AsyncGenerator[Line | BadLine]:
+    """Yield the lines of the input.
+
+    Raises:
+        CommandError: It cannot be read.
+    """
+    try:
+        async for line in lines:
+            yield line
+    except OSError as error:
+        raise unusable(source, f"cannot be read: {error.strerror or error}") from None
 
 
 def _members(line: Line, record: CallRecord | None, output: Output) -> dict[str, Any]:
@@ -127,9 +142,11 @@ def _failure(line: Line, record: CallRecord | None) -> tuple[Failure, bool | Non
         return Failure(code="HOLDFAST_ERR_INPUT", message=message), False
     detail = f": {record.detail}" if record.detail else ""
     if record.outcome is None:
-        holder = "is in flight" if record.lease_left > 0 else "is pending"
-        hint = "run the command again when the run has ended"
-        return Failure(code=_UNKNOWN, message=f"{call} {holder}", hint=hint), None
+        if record.lease_left > 0:
+            hint = "run the command again when the run has ended"
+            return Failure(code=_UNKNOWN, message=f"{call} is in flight", hint=hint), None
+        hint = "start holdfast run again, or holdfast resume, which finish the calls of a crash"
+        return Failure(code=_UNKNOWN, message=f"{call} is pending", hint=hint), None
     if record.outcome == "unknown":
         return Failure(code=_UNKNOWN, message=f"the outcome of {call} is unknown{detail}"), None
     if record.outcome == "answered":
