@@ -49,6 +49,11 @@ def celery(redis, agent, tmp_path_factory):
         yield celery
 
 
+def text_of(result):
+    """The text of an answer: the task of the page returns the question of the agent, too."""
+    return result["text"] if isinstance(result, dict) else result
+
+
 def test_a_killed_process_repeats_the_call_only_without_a_key(celery, agent):
     texts = {"slow with": "ask", "slow without": "ask_without_key"}
     for text, task in texts.items():
@@ -57,15 +62,23 @@ def test_a_killed_process_repeats_the_call_only_without_a_key(celery, agent):
         agent.wait_for(text)
         celery.kill_process_of(text)
 
-    assert [celery.result(text) for text in texts] == list(texts)
+    assert [text_of(celery.result(text)) for text in texts] == list(texts)
     assert [agent.executions[text] for text in texts] == [1, 2]
 
 
 def test_a_task_that_is_delivered_again_returns_the_same_answer(celery, agent):
     for _ in range(2):
         celery.call("again")
-        assert celery.result("again") == "again"
+        assert text_of(celery.result("again")) == "again"
     assert agent.executions["again"] == 1
+
+
+def test_the_result_of_a_question_has_the_question_and_its_task(celery):
+    celery.call("question")
+    result = celery.result("question")
+
+    assert (result["text"], result["question"]) == ("", "Which size?")
+    assert result["task_id"].startswith("task-")
 
 
 @pytest.mark.parametrize("task", ["ask", "ask_again"])
@@ -73,7 +86,7 @@ def test_a_refused_call_is_sent_by_the_retry(celery, agent, task):
     agent.fake.inject(rate_limited(retry_after_ms=50), on="SendStreamingMessage")
     celery.call(task, task)
 
-    assert celery.result(task) == task
+    assert text_of(celery.result(task)) == task
     assert agent.executions[task] == 1
     assert agent.fake.pending_faults == ()
 
@@ -89,7 +102,7 @@ def test_an_unknown_outcome_ends_the_task_and_nothing_is_sent_again(celery, agen
 def test_a_soft_time_limit_in_the_middle_of_a_call_leaves_it_resumable(celery, agent):
     celery.call("slow soft", soft_time_limit=0.4)
 
-    assert celery.result("slow soft") == "slow soft"
+    assert text_of(celery.result("slow soft")) == "slow soft"
     assert agent.executions["slow soft"] == 1
 
 
@@ -98,7 +111,8 @@ def test_a_call_ends_before_a_worker_that_is_stopped(celery, agent):
     agent.wait_for("slow stop")
 
     assert celery.stop_worker() == 0
-    assert celery.state("slow stop") == ["SUCCESS", "slow stop"]
+    state, result = celery.state("slow stop")
+    assert (state, text_of(result)) == ("SUCCESS", "slow stop")
     assert agent.executions["slow stop"] == 1
 
 
@@ -111,7 +125,7 @@ def test_a_killed_worker_is_replaced_on_another_machine(redis, agent, tmp_path):
             celery.kill_worker()
             celery.start_worker()
 
-            assert celery.result("slow killed") == "slow killed"
+            assert text_of(celery.result("slow killed")) == "slow killed"
     assert agent.executions["slow killed"] == 1
 
 

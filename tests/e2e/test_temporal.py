@@ -22,6 +22,7 @@ from tests.kit.killed_workflows import (
     started,
 )
 from tests.kit.killing import LIMIT, processes
+from tests.kit.ports import reserve_port
 from tests.kit.temporal_server import temporal_server
 from tests.kit.temporal_workflows import Ask, AskOtherwise, Canceled, Converse
 
@@ -150,6 +151,23 @@ async def test_errors_have_facts_and_are_retried_only_where_that_helps(address, 
             assert (refused["details"]["http_status"], refused["transient"]) == (400, False)
 
     assert sorted(map(len, fake.executions.values())) == [1, 1, 1]
+
+
+async def test_the_server_shows_the_reason_of_a_failure_that_is_retried(address):
+    agents = {"agent": f"http://127.0.0.1:{reserve_port()}"}
+    async with asyncio.timeout(LIMIT), worker(address, agents, Converse) as (client, queue):
+        workflow = await started(client, queue, Converse.run, "hello")
+
+        async def shown():
+            description = (await workflow.describe()).raw_description
+            return [attempt.last_failure.message for attempt in description.pending_activities]
+
+        while not any(await shown()):  # noqa: ASYNC110  the worker reports it
+            await asyncio.sleep(0.02)
+        (message,) = await shown()
+        await workflow.terminate()
+
+    assert message.startswith("the connection was refused")
 
 
 async def test_cancelling_a_workflow_cancels_the_task_where_asked(address, tmp_path):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.kit.real_agents import AGENTS, LIMIT, PACKAGE, sdk_python
 
-from holdfast.testing import FakeAgent, LoopbackServer, completes, replies
+from holdfast.testing import FakeAgent, LoopbackServer, asks, completes, replies
 
 __all__ = ["Celery", "CountingAgent", "Redis"]
 
@@ -54,7 +54,8 @@ class Redis:
 class CountingAgent:
     """A fake agent on a socket of a thread of its own, which counts what it executes.
 
-    A text that begins with ``slow`` takes a second, one with ``reply`` makes no task.
+    A text that begins with ``slow`` takes a second, one with ``reply`` makes no task, and one with
+    ``question`` asks for input.
 
     Attributes:
         executions: By text: how often it was executed.
@@ -87,6 +88,8 @@ class CountingAgent:
         self.executions[text] += 1
         if text.startswith("reply"):
             return replies(text)
+        if text.startswith("question"):
+            return asks("Which size?")
         return completes(text, after=1.0 if text.startswith("slow") else 0.0)
 
     def _run(self, coroutine):

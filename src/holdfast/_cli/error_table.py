@@ -168,10 +168,12 @@ def _since_then(error: A2AError) -> str:
 
 def _reply_lost_message(error: A2AError, state: CommandState) -> str:
     """Say that the outcome of a message is unknown, and whether it was sent again."""
-    message_id = cast("errors.OutcomeUnknownError", error).message_id
-    cause = error.__cause__
+    unknown = cast("errors.OutcomeUnknownError", error)
+    message_id, cause = unknown.message_id, error.__cause__
     if isinstance(cause, errors.A2AError):
         reason = one_line(cause)
+    elif state.key is not None and not unknown.searched and not state.may_have_been_sent:
+        reason = f"an earlier command with the key {state.key!r} reported this"
     elif error.attempts:
         reason = "its reply was lost"
     else:  # of another process, known from a journal

@@ -10,7 +10,7 @@ from holdfast._arguments import check_key, check_kind
 from holdfast._client.client import journaling_of
 from holdfast._integrations.durable import may_succeed_later, step_key
 from holdfast.client import Answer, Client, to_message
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, KeyConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,13 +100,18 @@ async def ask_agent(
     modes = None if accepted_output_modes is None else list(accepted_output_modes)
 
     async def ask() -> dict[str, Any]:
-        answer = await agent.ask(
-            content,
-            metadata=metadata,
-            accepted_output_modes=modes,
-            key=_own_key() if key is None else key,
-            **options,
-        )
+        try:
+            answer = await agent.ask(
+                content,
+                metadata=metadata,
+                accepted_output_modes=modes,
+                key=_own_key() if key is None else key,
+                **options,
+            )
+        except KeyConflictError as error:
+            if key is None:
+                _explain_changed_workflow(error)
+            raise
         return answer.to_dict()
 
     step_options: StepOptions = {
@@ -122,6 +127,15 @@ async def ask_agent(
 
 def _own_key() -> str:
     return step_key("dbos", DBOS.workflow_id or "", "", str(DBOS.step_id))
+
+
+def _explain_changed_workflow(error: KeyConflictError) -> None:
+    """Say why the key of a step, which the caller did not choose, is used already."""
+    used_for, _, _ = error.message.partition("; this message was not sent")
+    error.message = (
+        f"the code or the arguments of workflow {DBOS.workflow_id} have changed: {used_for}; this "
+        "message was not sent: start the workflow under another id"
+    )
 
 
 def _may_succeed_later(error: BaseException) -> bool:

@@ -118,7 +118,7 @@ class _AgentCall:
                     context_id=attempt.progress.context_id or self._message.context_id,
                     task_id=attempt.progress.task_id or self._message.task_id,
                     has_journal=self._agent.has_journal,
-                ) from error
+                ) from None  # Temporal truncates failures with a long chain of causes
 
     async def _answer(self) -> Answer:
         earlier, agent = self._attempt.earlier, self._agent
