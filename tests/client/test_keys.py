@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
+from tests.kit.virtual_env import advance_wall
 
 from holdfast import (
     A2AConnectionError,
@@ -19,7 +20,9 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.errors import CallEndedError, KeyConflictError
+from holdfast.errors import CallEndedError, JournalError, KeyConflictError
+from holdfast.extend import RecordUpdate
+from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -267,6 +270,92 @@ async def test_an_unknown_outcome_is_reported_again(client):
 
     assert caught.value.executed is None
     assert len(agent.calls(SEND)) == 1
+
+
+# ── Processes that stand still, or lose the journal, for longer than a lease ─────────────────
+
+
+async def test_a_process_that_stood_still_while_it_recorded_a_call_does_not_send_it(path, client):
+    class Slow(SqliteJournal):
+        async def begin(self, record, /):
+            record = await super().begin(record)
+            await asyncio.sleep(50)
+            return record
+
+    agent = FakeAgent(completes("42"))
+    slow, journal = Slow(path, lease=5), SqliteJournal(path, lease=5)
+    async with client(agent, journal=slow) as first, client(agent, journal=journal) as second:
+        late = asyncio.create_task(first.ask("How far?", key="moon"))
+        await asyncio.sleep(1)
+        answer = await second.ask("How far?", key="moon", on_unknown="resend_if_absent")
+
+        assert (await late).task_id == answer.task_id
+
+    assert len(agent.calls(SEND)) == 1
+    await slow.close()
+    await journal.close()
+
+
+class OneSlot:
+    """A client with one slot, which a call takes, while the call of a key waits for it."""
+
+    def __init__(self, client, agent, journal):
+        resilience = Resilience(concurrency=ConcurrencyPolicy(limit=1))
+        self._client = client(agent, journal=journal, resilience=resilience)
+
+    async def __aenter__(self):
+        await self._client.__aenter__()
+        self._first = asyncio.create_task(self._client.ask("first"))
+        await asyncio.sleep(1)
+        self.waiting = asyncio.create_task(self._client.ask("How far?", key="moon"))
+        await asyncio.sleep(1)
+        return self
+
+    async def __aexit__(self, *error):
+        await self._first
+        await self._client.__aexit__(*error)
+
+
+async def test_a_message_whose_lease_ended_while_it_waited_for_a_slot_is_not_sent(path, client):
+    class Cut(SqliteJournal):
+        is_cut = False
+
+        async def _do(self, work):
+            if self.is_cut:
+                raise JournalError("no route to the database", reason="unreachable")
+            return await super()._do(work)
+
+    agent = FakeAgent(lambda turn: completes("42", after=300 * (turn.message.text == "first")))
+    cut, journal = Cut(path), SqliteJournal(path)
+    async with OneSlot(client, agent, cut) as process, client(agent, journal=journal) as other:
+        cut.is_cut = True
+        answer = await other.ask("How far?", key="moon", on_unknown="resend_if_absent")
+
+        with pytest.raises(JournalError, match="was not sent, because") as caught:
+            await process.waiting
+
+    assert answer.text == "42"
+    assert (caught.value.reason, caught.value.executed) == ("unreachable", False)
+    assert len(agent.calls(SEND)) == 2
+    await cut.close()
+    await journal.close()
+
+
+async def test_a_process_whose_machine_was_suspended_leaves_its_call_to_another(path, client):
+    """The clock of the event loop stands still meanwhile, unlike that of the journal."""
+    agent = FakeAgent(lambda turn: completes("42", after=5))
+    journal = SqliteJournal(path)
+    async with OneSlot(client, agent, path) as process:
+        advance_wall(60)
+        (call,) = [each for each in await journal.unfinished() if each.state is None]
+        taken = await journal.claim(call.message_id)
+        await asyncio.sleep(8)
+        assert len(agent.calls(SEND)) == 1
+        await journal.update(call.message_id, taken.generation, RecordUpdate(outcome="dismissed"))
+
+        with pytest.raises(CallEndedError, match="dismissed"):
+            await process.waiting
+    await journal.close()
 
 
 # ── Unknown outcomes ─────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ Rules:
 - Once a call has started, a failing or silent journal never costs the caller the answer: a failed
   write is logged, and the call stays pending.
 - A process that was suspended so long that another one took a call over stops work on the call.
+- A message is not sent if the lease of its call may have ended: another client may have the call.
 - A call is held as long as its `HeldCall` exists: the lease of a dropped stream is not renewed.
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
+from holdfast._aio.env import wall_time
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, TaskState
 
-__all__ = ["HeldCall", "Leases"]
+__all__ = ["HeldCall", "Leases", "Moment"]
 
 T = TypeVar("T")
 
@@ -60,6 +62,23 @@ _CLOSING_STEPS = 3
 """Iterations of the event loop within which it starts to close a dropped generator."""
 
 
+class Moment:
+    """A moment, by the clocks of the event loop and of the system.
+
+    The event loop's clock may stop while the machine is suspended; the system's may be set.
+    """
+
+    __slots__ = ("_at", "_wall")
+
+    def __init__(self) -> None:
+        self._at = asyncio.get_running_loop().time()
+        self._wall = wall_time()
+
+    def seconds_ago(self) -> float:
+        """Return the seconds since then, by the clock that shows more."""
+        return max(asyncio.get_running_loop().time() - self._at, wall_time() - self._wall)
+
+
 class HeldCall:
     """A recorded call whose lease this process holds.
 
@@ -69,16 +88,25 @@ class HeldCall:
         record: The record of the call.
         leases: The calls that this process holds.
         deadline: The deadline of the call.
+        leased_at: When the lease was requested.
         was_sent: Whether the message may have been sent before, by an earlier holder of the call.
 
     Attributes:
         record: The record of the call.
+        leased_at: When the latest lease was requested: the lease began then or later.
     """
 
     def __init__(
-        self, record: CallRecord, leases: Leases, deadline: Deadline, *, was_sent: bool = False
+        self,
+        record: CallRecord,
+        leases: Leases,
+        deadline: Deadline,
+        *,
+        leased_at: Moment,
+        was_sent: bool = False,
     ) -> None:
         self.record = record
+        self.leased_at = leased_at
         self._leases = leases
         self._deadline = deadline
         self._was_sent = was_sent
@@ -99,7 +127,7 @@ class HeldCall:
             JournalError: Another client has taken the call over; ``executed`` is None.
         """
         try:
-            if self._leases.is_stale:
+            if self._may_have_ended and not self._leases.has_just_failed:
                 await self._leases.renew()
             return await self._working.result(work)
         except ScopeCancelled:
@@ -212,10 +240,38 @@ class HeldCall:
         Raises:
             JournalError: Another client has.
         """
-        if not self._is_over and self._leases.is_stale:
+        is_due = self._may_have_ended and not self._leases.has_just_failed
+        if not self._is_over and is_due:
             await self._leases.renew()
         if self._new_holder:
             raise self._taken_over()
+
+    async def check_held(self) -> None:
+        """Check, before the message is sent, that no other client may have the call.
+
+        Raises:
+            JournalError: Another client has the call (``"taken_over"``), or its lease may have
+                ended and cannot be renewed; then ``executed`` is False.
+        """
+        if self._is_over or not self._may_have_ended:
+            return
+        failure = await self._leases.renew()
+        if self._new_holder:
+            raise self._taken_over()
+        if failure is not None and self._may_have_ended:
+            message_id = self.record.message_id
+            text = (
+                f"message {message_id} was not sent, because another client may have its call: "
+                f"its lease has ended, and could not be renewed: {failure.message}"
+            )
+            raise JournalError(
+                text, reason=failure.reason, message_id=message_id, executed=False
+            ) from failure
+
+    @property
+    def _may_have_ended(self) -> bool:
+        """Whether the lease may have ended, as after a suspension of the process."""
+        return self.leased_at.seconds_ago() >= self._leases.journal.lease
 
     async def check_withheld(self) -> None:
         """Check that a withheld outcome is still this client's to deliver.
@@ -292,13 +348,14 @@ class Leases:
         self.agent = agent
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
-        self._renewed_at = 0.0
+        self._failed_at: float | None = None  # the latest renewal, if it failed
         self._settling: set[asyncio.Task[None]] = set()
 
     @property
-    def is_stale(self) -> bool:
-        """Whether the leases may have ended because the process was suspended."""
-        return asyncio.get_running_loop().time() - self._renewed_at >= self.journal.lease
+    def has_just_failed(self) -> bool:
+        """Whether a renewal has failed so recently that not every call should try again."""
+        now = asyncio.get_running_loop().time()
+        return self._failed_at is not None and now - self._failed_at < self.journal.lease
 
     def has(self, message_id: str) -> bool:
         """Return whether this process holds a call."""
@@ -306,10 +363,8 @@ class Leases:
 
     def add(self, call: HeldCall) -> None:
         """Renew the lease of a call from now on, instead of an earlier call of that message."""
-        loop = asyncio.get_running_loop()
         if self._renewing is None:
-            self._renewed_at = loop.time()
-            self._renewing = loop.create_task(
+            self._renewing = asyncio.get_running_loop().create_task(
                 self._renew_in_time(), name="holdfast: renews leases"
             )
         previous = self._calls.get(call.record.message_id)
@@ -389,23 +444,30 @@ class Leases:
             self._renewing.cancel()
             self._renewing = None
 
-    async def renew(self) -> None:
-        """Renew all leases; calls whose lease another holder has taken are lost."""
-        loop, lease = asyncio.get_running_loop(), self.journal.lease
+    async def renew(self) -> JournalError | None:
+        """Renew all leases; calls whose lease another holder has taken are lost.
+
+        Returns:
+            Why the leases could not be renewed; None if they were.
+        """
+        lease = self.journal.lease
         calls = dict(self._calls)
         held = {message_id: call.record.generation for message_id, call in calls.items()}
-        began = loop.time()
+        began = Moment()
         renewal = wrap_journal_errors(self.journal.renew, [*held.items()])
         try:
             renewed = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
-            self._renewed_at = loop.time()  # so that not every call retries at once
-            return
-        self._renewed_at = began
-        for message_id in calls.keys() - renewed:
-            if self._calls.get(message_id) is calls[message_id]:  # not replaced meanwhile
-                calls[message_id].lose("another client")
+            self._failed_at = asyncio.get_running_loop().time()
+            return error
+        self._failed_at = None
+        for message_id, call in calls.items():
+            if message_id in renewed:
+                call.leased_at = began
+            elif self._calls.get(message_id) is call:  # not replaced meanwhile
+                call.lose("another client")
+        return None
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

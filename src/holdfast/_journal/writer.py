@@ -16,7 +16,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.per_loop import PerLoop
 from holdfast._journal.agent_name import is_same_agent
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
-from holdfast._journal.leases import HeldCall, Leases
+from holdfast._journal.leases import HeldCall, Leases, Moment
 from holdfast._journal.protocol import (
     CallRecord,
     Journal,
@@ -101,13 +101,14 @@ class Journaling:
             outcome="not_sent", detail="it was cancelled while it was recorded"
         )
         leases = self._leases.here()
+        leased_at = Moment()
         beginning = wrap_journal_errors(self.journal.begin, record)
         try:
             record = await journal_timeout(leases.acquire(beginning, lambda: not_sent))
         except JournalError as error:
             error.executed = False
             raise
-        return HeldCall(record, leases, deadline)
+        return HeldCall(record, leases, deadline, leased_at=leased_at)
 
     async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
         """Take over a call.
@@ -120,7 +121,7 @@ class Journaling:
             JournalError: Another client has taken it over first, or the call has ended.
             DeadlineExceededError: It was not taken over in time.
         """
-        message_id = record.message_id
+        message_id, leased_at = record.message_id, Moment()
         claim = wrap_journal_errors(self.journal.claim, message_id)
         leases = self._leases.here()
         acquiring = leases.acquire(claim, lambda: RecordUpdate(releases=True))
@@ -133,7 +134,7 @@ class Journaling:
                 self._check_not_here(latest)
                 _check_holder_not_alive(record, latest)
             raise
-        return HeldCall(claimed, leases, deadline, was_sent=True)
+        return HeldCall(claimed, leases, deadline, leased_at=leased_at, was_sent=True)
 
     async def find_free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """Return the record of a call that no client holds; the call may have ended.
