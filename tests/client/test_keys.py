@@ -205,7 +205,7 @@ async def test_a_wait_for_another_process_ends_with_the_deadline(client):
         first.cancel()
         await asyncio.wait([first])
 
-    assert caught.value.executed is True
+    assert (caught.value.executed, caught.value.task_id) == (True, "task-1")
     assert len(agent.calls(SEND)) == 1
 
 

@@ -306,16 +306,33 @@ class HeldCall:
         self._leases.remove(self)
         return self._update(update)
 
-    async def _update(self, update: RecordUpdate) -> None:
+    async def dismiss(self) -> None:
+        """End the call without an answer.
+
+        Raises:
+            JournalError: That was not recorded: the journal failed, or another client has taken
+                the call over.
+        """
+        self._is_over = True
+        self._leases.remove(self)
+        if not await self._write(RecordUpdate(outcome="dismissed")):
+            self.lose("another client")
+            raise self._taken_over()
+
+    async def _write(self, update: RecordUpdate) -> bool:
+        """Update the record, and return whether the call is still this client's."""
         record, journal = self.record, self._leases.journal
         updating = wrap_journal_errors(
             journal.update, record.message_id, record.generation, update
         )
+        return await journal_timeout(updating, self._update_timeout())
+
+    async def _update(self, update: RecordUpdate) -> None:
         try:
-            is_ours = await journal_timeout(updating, self._update_timeout())
+            is_ours = await self._write(update)
         except JournalError as error:
             self._has_failed = True
-            logger.warning("message %s: %s", record.message_id, error)
+            logger.warning("message %s: %s", self.record.message_id, error)
         else:
             self._has_failed = False
             if not is_ours:

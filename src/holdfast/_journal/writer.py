@@ -26,7 +26,12 @@ from holdfast._journal.protocol import (
     shown,
     utc,
 )
-from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
+from holdfast.errors import (
+    A2AConnectionError,
+    DeadlineExceededError,
+    JournalError,
+    note_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
@@ -347,9 +352,12 @@ def _held_error(holder: str, record: CallRecord) -> JournalError:
 def _deadline_error(
     failure: str, deadline: Deadline, record: CallRecord | None = None
 ) -> DeadlineExceededError:
-    return DeadlineExceededError(
+    error = DeadlineExceededError(
         f"{failure} within the {deadline.name} timeout of {deadline.shown}",
         deadline=deadline.name,
         timeout=deadline.timeout,
-        executed=None if record is None or record.state is None else True,
     )
+    if record is not None and record.state is not None:
+        error.executed = True
+        note_task(error, None, record.task_id)
+    return error
