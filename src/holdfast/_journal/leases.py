@@ -252,14 +252,18 @@ class HeldCall:
         Raises:
             JournalError: Another client has the call (``"taken_over"``), or its lease may have
                 ended and cannot be renewed; then ``executed`` is False.
+            A2AConnectionError: The client was closed, which has left the call pending.
         """
-        if self._is_over or not self._may_have_ended:
-            return
-        failure = await self._leases.renew()
+        failure: JournalError | None = None
+        if not self._is_over and self._may_have_ended:
+            failure = await self._leases.renew()
         if self._new_holder:
             raise self._taken_over()
-        if failure is not None and self._may_have_ended:
-            message_id = self.record.message_id
+        message_id = self.record.message_id
+        if self._is_over:
+            text = f"the client was closed before message {message_id} was sent"
+            raise A2AConnectionError(text, failure="closed", executed=False)
+        if failure is not None:
             text = (
                 f"message {message_id} was not sent, because another client may have its call: "
                 f"its lease has ended, and could not be renewed: {failure.message}"
