@@ -315,6 +315,11 @@ class OneSlot:
         await self._first
         await self._client.__aexit__(*error)
 
+    async def close(self):
+        await self._client.close()
+        await asyncio.wait([self._first])
+        self._first.exception()
+
 
 async def test_a_message_whose_lease_ended_while_it_waited_for_a_slot_is_not_sent(path, client):
     class Cut(SqliteJournal):
@@ -355,6 +360,25 @@ async def test_a_process_whose_machine_was_suspended_leaves_its_call_to_another(
 
         with pytest.raises(CallEndedError, match="dismissed"):
             await process.waiting
+    await journal.close()
+
+
+async def test_a_message_is_not_sent_after_the_closing_client_has_released_its_call(path, client):
+    class Slow(SqliteJournal):
+        async def update(self, message_id, generation, update, /):
+            is_ours = await super().update(message_id, generation, update)
+            await asyncio.sleep(3 * update.releases)
+            return is_ours
+
+    agent, journal = FakeAgent(completes("42", after=3)), Slow(path)
+    process = OneSlot(client, agent, journal)
+    await process.__aenter__()
+    await process.close()
+
+    with pytest.raises(A2AConnectionError, match="was closed before message") as caught:
+        await process.waiting
+    assert caught.value.executed is False
+    assert len(agent.calls(SEND)) == 1
     await journal.close()
 
 

@@ -2086,8 +2086,8 @@ class PendingCall:
         another journal with a method ``dismiss_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may work on it (`is_held`); or the
-                call has ended.
+            JournalError: Another client works on the call, or may work on it (`is_held`); the call
+                has ended; or the journal cannot be written.
         """
 
 def ask(
