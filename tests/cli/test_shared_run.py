@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import sqlite3
 import threading
 
 import pytest
@@ -143,6 +144,21 @@ def test_a_line_without_an_answer_has_an_error_that_says_why(runs):
     assert "is unknown" in results[0]["error"]["message"]
     assert "line 5 of" in done.err
     assert "3 of 4 lines have no answer" in done.err
+
+
+def test_a_damaged_record_is_the_error_of_its_line_alone(runs):
+    runs(lines=["a", "b", "c"])
+    with contextlib.closing(sqlite3.connect(runs.journal, isolation_level=None)) as file:
+        label = 'WHERE request LIKE \'%"text":"b"%\''
+        assert file.execute(f"UPDATE calls SET generation = 'x' {label}").rowcount == 1
+
+    done, results = merged(runs, "--journal", str(runs.journal))
+
+    assert done.exit == 1
+    assert ["error" in one for one in results] == [False, True, False]
+    assert "unreadable record" in results[1]["error"]["message"]
+    assert results[1]["executed"] is None
+    assert "1 of 3 lines has no answer" in done.err
 
 
 def test_a_shared_run_and_results_of_standard_input_need_a_name(runs):
