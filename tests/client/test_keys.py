@@ -363,6 +363,33 @@ async def test_a_process_whose_machine_was_suspended_leaves_its_call_to_another(
     await journal.close()
 
 
+@pytest.mark.parametrize("way", ["ask", "delegate", "fan_out"])
+async def test_a_caller_whose_call_is_taken_over_gets_the_result_of_the_new_holder(path, way):
+    agent, other = FakeAgent(completes("42", after=60)), SqliteJournal(path)
+    options = {"journal": path, "engine": FakeNetwork(agent)}
+    async with Coordinator({"moon": agent.url}, **options) as coordinator:
+        if way == "ask":
+            asking = coordinator.client("moon").ask("How far?", key="moon")
+        elif way == "delegate":
+            asking = coordinator.delegate("moon", "How far?", key="moon")
+        else:
+            asking = coordinator.fan_out("How far?", key="moon").results()
+        asking = asyncio.ensure_future(asking)
+        await asyncio.sleep(2)
+        (call,) = await other.unfinished()
+        await other.update(call.message_id, 1, RecordUpdate(releases=True))
+        await other.claim(call.message_id)
+        await asyncio.sleep(25)  # it notices at a renewal; the lease of the new holder lasts
+        answered = RecordUpdate(outcome="answered", state="TASK_STATE_COMPLETED")
+        await other.update(call.message_id, 2, answered)
+        result = await asking
+    await other.close()
+
+    (result,) = result if way == "fan_out" else (result,)
+    assert (result if way == "ask" else result.unwrap()).text == "42"
+    assert len(agent.calls(SEND)) == 1
+
+
 async def test_a_message_is_not_sent_after_the_closing_client_has_released_its_call(path, client):
     class Slow(SqliteJournal):
         async def update(self, message_id, generation, update, /):
