@@ -33,6 +33,7 @@ from holdfast.testing import (
     completes,
     fails,
     replies,
+    streams,
     works_forever,
 )
 
@@ -360,6 +361,25 @@ async def test_a_process_whose_machine_was_suspended_leaves_its_call_to_another(
 
         with pytest.raises(CallEndedError, match="dismissed"):
             await process.waiting
+    await journal.close()
+
+
+async def test_a_suspension_of_the_machine_renews_the_leases_of_all_calls_once(path, client):
+    class Counting(SqliteJournal):
+        renewals = 0
+
+        async def renew(self, held, /):
+            self.renewals += 1
+            return await super().renew(held)
+
+    agent, journal = FakeAgent(streams(*"abc", every=8)), Counting(path)
+    async with client(agent, journal=journal) as process:
+        asking = [asyncio.create_task(process.ask("Spell.")) for _ in range(20)]
+        await asyncio.sleep(1)
+        advance_wall(60)
+        await asyncio.sleep(8)  # each call gets an event
+        assert journal.renewals == 1
+        await asyncio.gather(*asking)
     await journal.close()
 
 

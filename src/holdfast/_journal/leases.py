@@ -127,8 +127,8 @@ class HeldCall:
             JournalError: Another client has taken the call over; ``executed`` is None.
         """
         try:
-            if self._may_have_ended and not self._leases.has_just_failed:
-                await self._leases.renew()
+            if self.may_have_ended and not self._leases.has_just_failed:
+                await self._leases.renew_for(self)
             return await self._working.result(work)
         except ScopeCancelled:
             raise self._taken_over() from None
@@ -240,9 +240,9 @@ class HeldCall:
         Raises:
             JournalError: Another client has.
         """
-        is_due = self._may_have_ended and not self._leases.has_just_failed
+        is_due = self.may_have_ended and not self._leases.has_just_failed
         if not self._is_over and is_due:
-            await self._leases.renew()
+            await self._leases.renew_for(self)
         if self._new_holder:
             raise self._taken_over()
 
@@ -255,8 +255,8 @@ class HeldCall:
             A2AConnectionError: The client was closed, which has left the call pending.
         """
         failure: JournalError | None = None
-        if not self._is_over and self._may_have_ended:
-            failure = await self._leases.renew()
+        if not self._is_over and self.may_have_ended:
+            failure = await self._leases.renew_for(self)
         if self._new_holder:
             raise self._taken_over()
         message_id = self.record.message_id
@@ -273,7 +273,7 @@ class HeldCall:
             ) from failure
 
     @property
-    def _may_have_ended(self) -> bool:
+    def may_have_ended(self) -> bool:
         """Whether the lease may have ended, as after a suspension of the process."""
         return self.leased_at.seconds_ago() >= self._leases.journal.lease
 
@@ -369,14 +369,19 @@ class Leases:
         self.agent = agent
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
-        self._failed_at: float | None = None  # the latest renewal, if it failed
+        self._failure: JournalError | None = None  # of the latest renewal
+        self._failed_at = 0.0
+        self._renewal = asyncio.Lock()  # of `renew_for`
         self._settling: set[asyncio.Task[None]] = set()
 
     @property
     def has_just_failed(self) -> bool:
         """Whether a renewal has failed so recently that not every call should try again."""
+        return self._has_failed_within(self.journal.lease)
+
+    def _has_failed_within(self, seconds: float) -> bool:
         now = asyncio.get_running_loop().time()
-        return self._failed_at is not None and now - self._failed_at < self.journal.lease
+        return self._failure is not None and now - self._failed_at < seconds
 
     def has(self, message_id: str) -> bool:
         """Return whether this process holds a call."""
@@ -465,6 +470,19 @@ class Leases:
             self._renewing.cancel()
             self._renewing = None
 
+    async def renew_for(self, call: HeldCall) -> JournalError | None:
+        """Renew all leases if that of a call may have ended: once for all calls that need it.
+
+        Returns:
+            Why the leases could not be renewed; None if they were.
+        """
+        async with self._renewal:
+            if not call.may_have_ended:
+                return None
+            if self._has_failed_within(self.journal.lease / _RENEWALS_PER_LEASE):
+                return self._failure
+            return await self.renew()
+
     async def renew(self) -> JournalError | None:
         """Renew all leases; calls whose lease another holder has taken are lost.
 
@@ -480,9 +498,9 @@ class Leases:
             renewed = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
-            self._failed_at = asyncio.get_running_loop().time()
+            self._failure, self._failed_at = error, asyncio.get_running_loop().time()
             return error
-        self._failed_at = None
+        self._failure = None
         for message_id, call in calls.items():
             if message_id in renewed:
                 call.leased_at = began
