@@ -47,7 +47,7 @@ _UPDATE_TIME_DIVISOR = 4
 """Divisor of the time left to a call that gives the time limit of an update."""
 
 _MIN_UPDATE_TIMEOUT_S = 1.0
-"""Shortest time limit of an update, in seconds, also after the deadline of the call."""
+"""Shortest time limit of an update or renewal, in seconds, also after a call's deadline."""
 
 _FAILING_TIMEOUT_S = 0.25
 """Time limit of an update after a failed one, in seconds."""
@@ -495,7 +495,8 @@ class Leases:
         began = Moment()
         renewal = wrap_journal_errors(self.journal.renew, [*held.items()])
         try:
-            renewed = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
+            seconds = max(_MIN_UPDATE_TIMEOUT_S, lease / _RENEWALS_PER_LEASE)
+            renewed = await journal_timeout(renewal, seconds)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
             self._failure, self._failed_at = error, asyncio.get_running_loop().time()
