@@ -196,6 +196,21 @@ def test_the_hint_about_a_question_does_not_promise_an_answer_in_shared_results(
     assert ("; then, to write the answer to the results: holdfast run" in done.err) is (not flags)
 
 
+def test_a_damaged_record_is_the_error_of_its_line_alone(runs):
+    runs(lines=["a", "b", "c"])
+    with contextlib.closing(sqlite3.connect(runs.journal, isolation_level=None)) as file:
+        label = 'WHERE request LIKE \'%"text":"b"%\''
+        assert file.execute(f"UPDATE calls SET generation = 'x' {label}").rowcount == 1
+
+    done, results = merged(runs, "--journal", str(runs.journal))
+
+    assert done.exit == 1
+    assert ["error" in one for one in results] == [False, True, False]
+    assert "unreadable record" in results[1]["error"]["message"]
+    assert results[1]["executed"] is None
+    assert "1 of 3 lines has no answer" in done.err
+
+
 def test_a_shared_run_and_results_of_standard_input_need_a_name(runs):
     refused = runs("--share", lines=["a"])
     assert (refused.exit, runs.sent) == (2, 0)

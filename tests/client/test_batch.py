@@ -1,7 +1,9 @@
 """Bulk runs: each message is sent once, whatever happens to other messages and to the process."""
 
 import asyncio
+import contextlib
 import gc
+import itertools
 import sqlite3
 import uuid
 from contextlib import aclosing
@@ -17,6 +19,7 @@ from holdfast import (
     NotEnoughResultsError,
     OutcomeUnknownError,
     Part,
+    Resilience,
     RunItem,
     TaskFailedError,
     connect,
@@ -24,6 +27,7 @@ from holdfast import (
 from holdfast.errors import CallEndedError, KeyConflictError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.observe import CallFinished
+from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -1230,6 +1234,102 @@ async def test_a_call_that_another_process_of_a_shared_run_resumes_first_is_left
 
     assert first == (1, 0)
     assert await second == (0, 1)
+
+
+async def test_a_shared_run_resumes_a_call_while_it_waits_for_the_next_message(tmp_path):
+    agent, journal = doubles(after=1), SqliteJournal(tmp_path / "calls.db", lease=30)
+
+    async def messages():
+        yield "a"
+        await asyncio.sleep(3600)
+
+    async with connected(agent, journal=journal) as client:
+        run = client.run(["a"], run_id="night", timeout=0.5)
+        assert isinstance((await anext(run)).error, DeadlineExceededError)
+        (call,) = await client.pending()
+        await journal.claim(call.message_id)  # by a process that renews no lease
+        began = now()
+        async with client.run(messages(), run_id="night", shared=True) as run:
+            assert (await anext(run)).answer.text == "aa"
+            assert 30 <= now() - began < 40
+            assert run.in_flight == 0
+    await journal.close()
+
+
+async def test_the_rate_applies_to_calls_that_another_process_of_a_run_did_not_send(
+    tmp_path,
+):
+    agent, messages = doubles(after=60), [str(number) for number in range(10)]
+    one_slot = Resilience(concurrency=ConcurrencyPolicy(limit=1))
+
+    async def stopped_process():
+        async with (
+            connected(agent, journal=tmp_path / "calls.db", resilience=one_slot) as client,
+            client.run(messages, run_id="night", shared=True) as run,
+        ):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(anext(run), 1)
+
+    stopped = asyncio.create_task(stopped_process())
+    await asyncio.sleep(0.5)
+    async with connected(agent, journal=tmp_path / "calls.db") as client:
+        results = await collected(client.run(messages, run_id="night", shared=True, rate=0.1))
+    await stopped
+
+    assert results.keys() == set(messages)
+    times = [call.at for call in agent.calls("SendStreamingMessage")]
+    assert len(times) == 10
+    assert min(later - at for at, later in itertools.pairwise(times[1:])) == pytest.approx(10)
+
+
+async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_not_observed(tmp_path):
+    """The other process begins the call after this one has found no record of it."""
+    agent, seen = doubles(after=5), []
+    is_late, is_begun = asyncio.Event(), asyncio.Event()
+
+    class Late(SqliteJournal):
+        async def begin(self, record, /):
+            is_late.set()
+            await is_begun.wait()
+            return await super().begin(record)
+
+    class First(SqliteJournal):
+        async def begin(self, record, /):
+            record = await super().begin(record)
+            is_begun.set()
+            return record
+
+    async def process(kind, **options):
+        journal = kind(tmp_path / "calls.db")
+        async with connected(agent, journal=journal, **options) as client:
+            run = client.run(["a"], run_id="night", shared=True)
+            results = await collected(run)
+        await journal.close()
+        return len(results), run.left_to_others
+
+    late = asyncio.create_task(process(Late, observers=[seen.append]))
+    await is_late.wait()
+
+    assert await process(First) == (1, 0)
+    assert await late == (0, 1)
+    assert seen == []
+
+
+async def test_a_shared_run_does_not_send_a_message_of_unknown_outcome_again(
+    tmp_path,
+):
+    agent = doubles()
+    agent.inject(Stall(), on="SendStreamingMessage")
+    async with connected(agent, journal=tmp_path / "calls.db") as client:
+        options = {"run_id": "night", "on_unknown": "raise"}
+        (lost,) = (await collected(client.run(["a"], shared=True, **options))).values()
+        options["on_unknown"] = "resend"
+        left = await collected(client.run(["a"], shared=True, **options))
+        (sent,) = (await collected(client.run(["a"], **options))).values()
+
+    assert isinstance(lost.error, OutcomeUnknownError)
+    assert left == {}
+    assert sent.answer.text == "aa"
 
 
 async def test_a_shared_run_needs_a_name():

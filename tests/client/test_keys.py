@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
+from tests.kit.virtual_env import advance_wall
 
 from holdfast import (
     A2AConnectionError,
@@ -19,7 +20,9 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.errors import CallEndedError, KeyConflictError
+from holdfast.errors import CallEndedError, JournalError, KeyConflictError
+from holdfast.extend import RecordUpdate
+from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -30,6 +33,7 @@ from holdfast.testing import (
     completes,
     fails,
     replies,
+    streams,
     works_forever,
 )
 
@@ -202,7 +206,7 @@ async def test_a_wait_for_another_process_ends_with_the_deadline(client):
         first.cancel()
         await asyncio.wait([first])
 
-    assert caught.value.executed is True
+    assert (caught.value.executed, caught.value.task_id) == (True, "task-1")
     assert len(agent.calls(SEND)) == 1
 
 
@@ -267,6 +271,162 @@ async def test_an_unknown_outcome_is_reported_again(client):
 
     assert caught.value.executed is None
     assert len(agent.calls(SEND)) == 1
+
+
+# ── Processes that stand still, or lose the journal, for longer than a lease ─────────────────
+
+
+async def test_a_process_that_stood_still_while_it_recorded_a_call_does_not_send_it(path, client):
+    class Slow(SqliteJournal):
+        async def begin(self, record, /):
+            record = await super().begin(record)
+            await asyncio.sleep(50)
+            return record
+
+    agent = FakeAgent(completes("42"))
+    slow, journal = Slow(path, lease=5), SqliteJournal(path, lease=5)
+    async with client(agent, journal=slow) as first, client(agent, journal=journal) as second:
+        late = asyncio.create_task(first.ask("How far?", key="moon"))
+        await asyncio.sleep(1)
+        answer = await second.ask("How far?", key="moon", on_unknown="resend_if_absent")
+
+        assert (await late).task_id == answer.task_id
+
+    assert len(agent.calls(SEND)) == 1
+    await slow.close()
+    await journal.close()
+
+
+class OneSlot:
+    """A client with one slot, which a call takes, while the call of a key waits for it."""
+
+    def __init__(self, client, agent, journal):
+        resilience = Resilience(concurrency=ConcurrencyPolicy(limit=1))
+        self._client = client(agent, journal=journal, resilience=resilience)
+
+    async def __aenter__(self):
+        await self._client.__aenter__()
+        self._first = asyncio.create_task(self._client.ask("first"))
+        await asyncio.sleep(1)
+        self.waiting = asyncio.create_task(self._client.ask("How far?", key="moon"))
+        await asyncio.sleep(1)
+        return self
+
+    async def __aexit__(self, *error):
+        await self._first
+        await self._client.__aexit__(*error)
+
+    async def close(self):
+        await self._client.close()
+        await asyncio.wait([self._first])
+        self._first.exception()
+
+
+async def test_a_message_whose_lease_ended_while_it_waited_for_a_slot_is_not_sent(path, client):
+    class Cut(SqliteJournal):
+        is_cut = False
+
+        async def _do(self, work):
+            if self.is_cut:
+                raise JournalError("no route to the database", reason="unreachable")
+            return await super()._do(work)
+
+    agent = FakeAgent(lambda turn: completes("42", after=300 * (turn.message.text == "first")))
+    cut, journal = Cut(path), SqliteJournal(path)
+    async with OneSlot(client, agent, cut) as process, client(agent, journal=journal) as other:
+        cut.is_cut = True
+        answer = await other.ask("How far?", key="moon", on_unknown="resend_if_absent")
+
+        with pytest.raises(JournalError, match="was not sent, because") as caught:
+            await process.waiting
+
+    assert answer.text == "42"
+    assert (caught.value.reason, caught.value.executed) == ("unreachable", False)
+    assert len(agent.calls(SEND)) == 2
+    await cut.close()
+    await journal.close()
+
+
+async def test_a_process_whose_machine_was_suspended_leaves_its_call_to_another(path, client):
+    """The clock of the event loop stands still meanwhile, unlike that of the journal."""
+    agent = FakeAgent(lambda turn: completes("42", after=5))
+    journal = SqliteJournal(path)
+    async with OneSlot(client, agent, path) as process:
+        advance_wall(60)
+        (call,) = [each for each in await journal.unfinished() if each.state is None]
+        taken = await journal.claim(call.message_id)
+        await asyncio.sleep(8)
+        assert len(agent.calls(SEND)) == 1
+        await journal.update(call.message_id, taken.generation, RecordUpdate(outcome="dismissed"))
+
+        with pytest.raises(CallEndedError, match="dismissed"):
+            await process.waiting
+    await journal.close()
+
+
+async def test_a_suspension_of_the_machine_renews_the_leases_of_all_calls_once(path, client):
+    class Counting(SqliteJournal):
+        renewals = 0
+
+        async def renew(self, held, /):
+            self.renewals += 1
+            return await super().renew(held)
+
+    agent, journal = FakeAgent(streams(*"abc", every=8)), Counting(path)
+    async with client(agent, journal=journal) as process:
+        asking = [asyncio.create_task(process.ask("Spell.")) for _ in range(20)]
+        await asyncio.sleep(1)
+        advance_wall(60)
+        await asyncio.sleep(8)  # each call gets an event
+        assert journal.renewals == 1
+        await asyncio.gather(*asking)
+    await journal.close()
+
+
+@pytest.mark.parametrize("way", ["ask", "delegate", "fan_out"])
+async def test_a_caller_whose_call_is_taken_over_gets_the_result_of_the_new_holder(path, way):
+    agent, other = FakeAgent(completes("42", after=60)), SqliteJournal(path)
+    options = {"journal": path, "engine": FakeNetwork(agent)}
+    async with Coordinator({"moon": agent.url}, **options) as coordinator:
+        if way == "ask":
+            asking = coordinator.client("moon").ask("How far?", key="moon")
+        elif way == "delegate":
+            asking = coordinator.delegate("moon", "How far?", key="moon")
+        else:
+            asking = coordinator.fan_out("How far?", key="moon").results()
+        asking = asyncio.ensure_future(asking)
+        await asyncio.sleep(2)
+        (call,) = await other.unfinished()
+        await other.update(call.message_id, 1, RecordUpdate(releases=True))
+        await other.claim(call.message_id)
+        await asyncio.sleep(25)  # it notices at a renewal; the lease of the new holder lasts
+        answered = RecordUpdate(outcome="answered", state="TASK_STATE_COMPLETED")
+        await other.update(call.message_id, 2, answered)
+        result = await asking
+    await other.close()
+
+    (result,) = result if way == "fan_out" else (result,)
+    assert (result if way == "ask" else result.unwrap()).text == "42"
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_a_message_is_not_sent_after_the_closing_client_has_released_its_call(path, client):
+    class Slow(SqliteJournal):
+        async def update(self, message_id, generation, update, /):
+            is_ours = await super().update(message_id, generation, update)
+            await asyncio.sleep(3 * update.releases)
+            return is_ours
+
+    agent, journal = FakeAgent(completes("42", after=3)), Slow(path)
+    process = OneSlot(client, agent, journal)
+    await process.__aenter__()
+    await process.close()
+
+    with pytest.raises(A2AConnectionError, match="was closed before message") as caught:
+        await process.waiting
+    assert caught.value.executed is False
+    assert len(agent.calls(SEND)) == 1
+    await journal.close()
 
 
 # ── Unknown outcomes ─────────────────────────────────────────────────────────────────────────

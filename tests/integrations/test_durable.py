@@ -37,6 +37,10 @@ def unknown(search_error=None):
     return errors.OutcomeUnknownError("", message_id="m", search_error=search_error)
 
 
+def late():
+    return errors.DeadlineExceededError(deadline="call", timeout=900)
+
+
 @pytest.mark.parametrize(
     ("error", "task_id", "has_journal", "expected"),
     [
@@ -50,6 +54,9 @@ def unknown(search_error=None):
         (errors.JournalError(reason="held"), None, True, True),
         (errors.JournalError(reason="damaged"), None, True, False),
         (errors.KeyConflictError(key="k", executed=False, transient=True), None, True, False),
+        (late(), None, True, True),
+        (late(), None, False, False),
+        (late(), "task-1", False, True),
         (unknown(), None, True, False),
         (unknown(errors.A2AError("unreachable")), None, True, True),
         (unknown(errors.A2AError("unreachable")), None, False, False),

@@ -82,6 +82,24 @@ async def test_two_machines_send_each_message_of_a_run_once_through_faults(serve
     assert proxy is None or proxy.cut_count > 0
 
 
+async def test_an_operation_is_repeated_after_a_conflict_of_serializable_transactions(server):
+    """PostgreSQL refuses to change a row that another transaction has changed meanwhile."""
+    server.execute("CREATE ROLE careful LOGIN SUPERUSER")
+    server.execute("ALTER ROLE careful SET default_transaction_isolation = 'serializable'")
+    journal = journal_at(server.dsn.replace("user=postgres", "user=careful"))
+    await journal.begin(record())
+    with psycopg.connect(server.dsn) as other:
+        table = f"{journal._server._address.schema}.calls"
+        other.execute(f"UPDATE {table} SET detail = 'changed'")
+        renewing = asyncio.ensure_future(journal.renew([("m-1", 1)]))
+        while not waits_for_lock(server, "transactionid"):  # noqa: ASYNC110  only the server knows
+            await asyncio.sleep(0)
+        other.commit()
+
+        assert await renewing == {"m-1"}
+    await journal.close()
+
+
 # ── Durability ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -145,10 +163,10 @@ async def test_closing_ends_an_operation_that_waits_for_the_migration_of_another
     assert caught.value.reason == "unreachable"
 
 
-def waits_for_lock(server):
+def waits_for_lock(server, kind="advisory"):
     with psycopg.connect(server.dsn, autocommit=True) as looking:
-        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        return looking.execute(query).fetchone() != (0,)
+        query = "SELECT count(*) FROM pg_locks WHERE locktype = %s AND NOT granted"
+        return looking.execute(query, (kind,)).fetchone() != (0,)
 
 
 # ── Poolers and addresses ────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.kit.foreign_journal import Foreign
 from tests.kit.virtual_env import wall_time
 
@@ -604,6 +605,45 @@ async def test_dismiss_finishes_the_call_without_notifying_the_agent(path):
         with pytest.raises(JournalError, match="has already ended: dismissed") as caught:
             await call.resume()
         assert (caught.value.reason, caught.value.message_id) == ("finished", call.message_id)
+
+
+async def test_dismiss_raises_if_the_journal_cannot_be_written():
+    class Full(Foreign):
+        async def update(self, message_id, generation, update):
+            if update.outcome == "dismissed":
+                raise JournalError("the disk is full", reason="full")
+            return await super().update(message_id, generation, update)
+
+    agent, journal = FakeAgent(completes("42", after=60)), Full()
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+
+        with pytest.raises(JournalError, match="the disk is full"):
+            await call.dismiss()
+
+        assert len(await client.pending()) == 1
+
+
+async def test_dismiss_raises_if_another_client_takes_the_call_over_first():
+    class Slow(Foreign):
+        async def update(self, message_id, generation, update):
+            if update.outcome == "dismissed":
+                later = replace(self.records[message_id], generation=generation + 1)
+                self.records[message_id] = later
+            return await super().update(message_id, generation, update)
+
+    agent = FakeAgent(completes("42", after=60))
+    async with connected(agent, Slow()) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+
+        with pytest.raises(JournalError, match="taken over") as caught:
+            await call.dismiss()
+
+    assert caught.value.reason == "taken_over"
 
 
 async def test_a_pending_call_that_is_no_longer_recorded_is_missing(path):

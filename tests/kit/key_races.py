@@ -2,10 +2,14 @@
 
 A plan says when each process asks, and at which step it crashes or stands still; a step is the
 moment before or after an operation of the journal, or before or after a request.
+
+Three kinds of problems are noted: wrong results of a caller; executions that the results do not
+show; and breaches of leases, which most often do no harm (`Holders`).
 """
 
 import asyncio
 import itertools
+import json
 import logging
 
 import msgspec
@@ -39,7 +43,7 @@ from holdfast.testing import (
     run,
 )
 
-__all__ = ["RESENDING", "Plan", "plans", "problems_of"]
+__all__ = ["RESENDING", "Plan", "late_plans", "plans", "problems_of"]
 
 KEYS = ("a", "b")
 RESENDING = ("reconcile", "resend", "resend_if_absent")
@@ -99,6 +103,40 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int
 
 
+def late_plans():
+    """Return plans in which a process stands still while another one asks for the same key."""
+
+    def asks(at):
+        return st.builds(
+            Ask,
+            key=st.just("a"),
+            way=st.sampled_from(["ask", "send", "stream"]),
+            at=st.just(at),
+            on_unknown=st.just("reconcile"),
+            cancelled_after=st.none(),
+            names_message=st.booleans(),
+        )
+
+    def processes(at, stands_still_at):
+        return st.builds(
+            ProcessPlan,
+            asks=st.tuples(asks(at)),
+            crashes_at=st.none(),
+            stands_still_at=stands_still_at,
+            resumes=st.just(False),
+        )
+
+    return st.builds(
+        Plan,
+        processes=st.tuples(processes(0, st.integers(4, 10)), processes(3, st.none())),
+        answers=st.just((("task", 60), ("task", 0))),
+        streaming=st.booleans(),
+        faults=st.just(()),
+        faults_of_reads=st.just(()),
+        seed=st.integers(0, 9999),
+    )
+
+
 def plans(on_unknown=("reconcile", "raise")):
     """Return the plans whose calls have one of these options."""
     asks = st.builds(
@@ -114,7 +152,7 @@ def plans(on_unknown=("reconcile", "raise")):
         ProcessPlan,
         asks=st.lists(asks, min_size=1, max_size=3).map(tuple),
         crashes_at=st.none() | st.integers(1, 24),
-        stands_still_at=st.none() | st.none() | st.integers(1, 24),
+        stands_still_at=st.none() | st.integers(1, 12) | st.integers(1, 24),
         resumes=st.booleans(),
     )
     return st.builds(
@@ -145,16 +183,19 @@ class Process:
 
     Attributes:
         is_dead: Whether it has crashed.
+        has_stood_still: Whether it has stood still.
     """
 
     def __init__(self, world, plan):
-        self.is_dead = False
+        self.is_dead = self.has_stood_still = False
         self.tasks = []
         self._plan = plan
         self._steps = 0
         self._goes_on_at = 0.0
         self.client = connect(
-            world.agent.url, engine=Network(world.agent, self), journal=Steps(world.store, self)
+            world.agent.url,
+            engine=Network(world.agent, self, world.holders),
+            journal=Steps(world.store, self, world.holders),
         )
 
     def begin(self, work, *, cancelled_after=None):
@@ -183,7 +224,7 @@ class Process:
                     task.cancel()
                 raise CrashError
             if self._steps == self._plan.stands_still_at:
-                self._goes_on_at = now + 50
+                self._goes_on_at, self.has_stood_still = now + 50, True
             await asyncio.sleep(max(0.0, self._goes_on_at - now))
         if self.is_dead:
             raise CrashError
@@ -195,16 +236,24 @@ class Steps:
     stores_messages = True
     lease = 30.0
 
-    def __init__(self, store, process):
+    def __init__(self, store, process, holders):
         self._store = store
         self._process = process
+        self._holders = holders
 
     def __getattr__(self, name):
         operation = getattr(self._store, name)
 
+        async def noted(*arguments):
+            async with self._holders.turn:  # else the next operation may be noted first
+                result = await operation(*arguments)
+                self._holders.note(self._process, name, arguments, result)
+            return result
+
         async def stepped(*arguments):
             await self._process.step()
-            result = await operation(*arguments)
+            # A cancelled operation takes effect, or does not.
+            result = await asyncio.shield(asyncio.ensure_future(noted(*arguments)))
             await self._process.step()
             return result
 
@@ -217,11 +266,16 @@ class Steps:
 class Network(FakeNetwork):
     """A network in which requests are steps of a process."""
 
-    def __init__(self, agent, process):
+    def __init__(self, agent, process, holders):
         super().__init__(agent)
         self._process = process
+        self._holders = holders
 
     def stream(self, request):
+        if request.body:
+            body = json.loads(request.body)
+            if body["method"] in SENDS:
+                self._holders.note_send(self._process, body["params"]["message"]["messageId"])
         return Request(super().stream(request), self._process)
 
 
@@ -249,6 +303,60 @@ class Request:
         await self._connection.__aexit__(*error)
 
 
+class Holders:
+    """The process that holds each call, by what the journal has answered.
+
+    A breach is noted where it happens, because most breaches do no harm: a call that was taken
+    over from a live process most often has the same result nevertheless.
+
+    Attributes:
+        problems: What went wrong, a line each.
+        turn: Held during an operation of the journal.
+    """
+
+    def __init__(self):
+        self.problems = []
+        self.turn = asyncio.Lock()
+        self._holders = {}  # by message: the process, and the generation
+        self._released = set()  # messages
+
+    def note(self, process, name, arguments, result):
+        """Note an operation that has taken effect."""
+        if name == "begin":
+            self._take(process, result)
+        elif name == "claim":
+            holder, _ = self._holders.get(result.message_id, (None, None))
+            is_free = holder is None or result.message_id in self._released
+            if not (is_free or holder.is_dead or holder.has_stood_still):
+                self.problems.append(f"{result.message_id} was taken over from a live process")
+            self._take(process, result)
+        elif name == "renew":
+            held = dict(*arguments)
+            for message_id in result:
+                self._check(process, message_id, held[message_id], "renewed")
+        elif name == "update" and result:
+            message_id, generation, update = arguments
+            self._check(process, message_id, generation, "updated")
+            if update.outcome is not None:
+                self._holders.pop(message_id, None)
+            elif update.releases:
+                self._released.add(message_id)
+
+    def _take(self, process, record):
+        self._holders[record.message_id] = process, record.generation
+        self._released.discard(record.message_id)
+
+    def _check(self, process, message_id, generation, verb):
+        if self._holders.get(message_id) != (process, generation):
+            self.problems.append(f"{message_id} was {verb} by a process that no longer holds it")
+
+    def note_send(self, process, message_id):
+        """Note that a process is about to send a message."""
+        holder, _ = self._holders.get(message_id, (None, None))
+        if holder is not process or message_id in self._released:
+            self.problems.append(f"{message_id} is sent by a process that does not hold its call")
+
+
 ELSEWHERE = {"held", "taken_over", "finished"}
 EXPECTED = OutcomeUnknownError | TaskTerminalError | DuplicateTasksError
 
@@ -261,7 +369,7 @@ class World:
         executed: By key, the id of the message of each execution.
     """
 
-    def __init__(self, plan):
+    def __init__(self, plan, store):
         self._answers = dict(zip(KEYS, plan.answers, strict=True))
         self.agent = FakeAgent(self._answer, streaming=plan.streaming)
         for fault in plan.faults:
@@ -269,10 +377,11 @@ class World:
         for fault in plan.faults_of_reads:
             self.agent.inject(fault, on="GetTask")
             self.agent.inject(fault, on="ListTasks")
-        self.store = Foreign()
+        self.store = store
+        self.holders = Holders()
         self.results = {key: [] for key in KEYS}
         self.executed = {key: [] for key in KEYS}
-        self.problems = []
+        self.problems = self.holders.problems
 
     def is_message(self, key):
         """Return whether the agent answers with a message, which no search finds."""
@@ -295,7 +404,7 @@ class World:
             result = error
         if not process.is_dead:
             self.results[ask.key].append(result)
-            if is_wrong(result, ask.way):
+            if is_wrong(result, ask.way, has_stood_still=process.has_stood_still):
                 self.problems.append(f"{ask.key}: {result!r}")
 
     async def resume(self, process):
@@ -307,10 +416,14 @@ class World:
                 self.problems.append(f"resuming {outcome.message_id}: {error!r}")
 
 
-def is_wrong(result, way):
+def is_wrong(result, way, *, has_stood_still):
     """Return whether no caller may get such a result."""
-    if isinstance(result, JournalError):  # a stream whose call another process continues ends
-        return not (way == "stream" and result.reason == "taken_over")
+    if isinstance(result, JournalError):
+        # A stream whose call another process continues ends; so does a call that was not sent,
+        # because its lease could not be renewed in time.
+        ends_stream = way == "stream" and result.reason == "taken_over"
+        is_late = result.reason == "unusable" and result.executed is False
+        return not (has_stood_still and (ends_stream or is_late))
     if isinstance(result, CallEndedError):  # two tasks are known: see `_judge`
         return result.outcome != "duplicated"
     return isinstance(result, KeyConflictError)
@@ -344,8 +457,8 @@ def client_id():
 _ids = itertools.count(1)
 
 
-async def _play(plan, *, may_resend):
-    world, processes = World(plan), []
+async def _play(plan, store, *, may_resend):
+    world, processes = World(plan, store), []
     for its_plan in plan.processes:
         process = Process(world, its_plan)
         processes.append(process)
@@ -361,6 +474,7 @@ async def _play(plan, *, may_resend):
     world.agent._faults.clear()
     for key in KEYS:
         await _judge(world, key, may_resend=may_resend)
+    await store.close()
     return world.problems
 
 
@@ -406,17 +520,19 @@ async def _survive(world, key):
             await world.ask(survivor, Ask(key, way, 0, "reconcile", None, names_message=True))
 
 
-def problems_of(plan, *, may_resend=False):
+def problems_of(plan, store=None, *, may_resend=False):
     """Return what went wrong, a line each.
 
     Args:
         plan: What happens.
+        store: The journal of all processes, with a lease of 30 s, which is closed at the end; one
+            in memory if left out.
         may_resend: Whether some calls allow their message to be sent again.
     """
     logger = logging.getLogger("holdfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # most of the time would be spent on warnings
     try:
-        return run(_play(plan, may_resend=may_resend), seed=plan.seed)
+        return run(_play(plan, store or Foreign(), may_resend=may_resend), seed=plan.seed)
     finally:
         logger.setLevel(level)

@@ -114,6 +114,8 @@ class BulkRun(ClosingContext, AsyncOnly):
         self._is_stopped = False
         self._is_being_read = False
         self._reader: asyncio.Task[RunItem | None] | None = None
+        self._deferred_reader: asyncio.Task[RunItem] | None = None
+        self._read: deque[RunItem] = deque()  # to be sent or resumed once there is a slot
         self._in_flight: set[asyncio.Task[RunResult | None]] = set()
         self._results: deque[RunResult] = deque()
         self._fatal_error: BaseException | None = None
@@ -166,8 +168,9 @@ class BulkRun(ClosingContext, AsyncOnly):
     def stop(self) -> None:
         """Read and send no more messages; those in flight still produce their results."""
         self._is_stopped = True
-        if self._reader is not None:
-            self._reader.cancel()
+        self._read.clear()
+        for reader in self._readers:
+            reader.cancel()
 
     async def close(self) -> None:
         """Stop, and abandon the messages in flight. Can be called twice.
@@ -175,13 +178,11 @@ class BulkRun(ClosingContext, AsyncOnly):
         If there is a journal, the next run with the same ``run_id`` resumes them.
         """
         self.stop()
-        tasks: list[asyncio.Task[Any]] = [*self._in_flight]
-        if self._reader is not None:
-            tasks.append(self._reader)
+        tasks: list[asyncio.Task[Any]] = [*self._in_flight, *self._readers]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._reader = self._fatal_error = None
+        self._reader = self._deferred_reader = self._fatal_error = None
         self._in_flight.clear()
         self._deferred.clear()
         self._results.clear()
@@ -196,9 +197,10 @@ class BulkRun(ClosingContext, AsyncOnly):
             StopAsyncIteration: All messages have completed.
             Exception: All messages in flight have completed, and this error ended the run.
         """
-        waiting: set[asyncio.Task[Any]] = {*self._in_flight}
-        if (reader := self._start_reader()) is not None:
-            waiting.add(reader)
+        while self._read and len(self._in_flight) < self._concurrency:
+            self._in_flight.add(asyncio.create_task(self._run_item(self._read.popleft())))
+        self._start_readers()
+        waiting: set[asyncio.Task[Any]] = {*self._in_flight, *self._readers}
         if not waiting:
             await self._items.aclose()
             error, self._fatal_error = self._fatal_error, None
@@ -208,37 +210,54 @@ class BulkRun(ClosingContext, AsyncOnly):
             self._in_flight.discard(task)
             if (result := self._outcome(task)) is not None:
                 self._results.append(result)
-        if reader in done:
-            self._reader = None
-            item = self._outcome(reader)
-            if item is None:
-                self._is_exhausted = True
-            elif not self._is_stopped:  # stop() was called while the item waited for its turn
-                self._in_flight.add(asyncio.create_task(self._run_item(item)))
+        if self._reader is not None and self._reader in done:
+            item = self._outcome(self._reader)
+            self._reader, self._is_exhausted = None, item is None
+            self._add_read(item)
+        if self._deferred_reader is not None and self._deferred_reader in done:
+            deferred = self._outcome(self._deferred_reader)
+            self._deferred_reader = None
+            self._add_read(deferred)
 
-    def _start_reader(self) -> asyncio.Task[RunItem | None] | None:
-        """Return the task that reads the next message; None while all slots are in use."""
-        has_more = not self._is_stopped and (not self._is_exhausted or self._deferred)
-        has_room = len(self._in_flight) < self._concurrency
-        if self._reader is None and has_more and has_room:
+    def _add_read(self, item: RunItem | None) -> None:
+        if item is not None and not self._is_stopped:  # stop() was called while it waited
+            self._read.append(item)
+
+    @property
+    def _readers(self) -> list[asyncio.Task[Any]]:
+        readers = (self._reader, self._deferred_reader)
+        return [reader for reader in readers if reader is not None]
+
+    def _start_readers(self) -> None:
+        """Start to read the next message, and the next deferred one, if there is a free slot."""
+        if self._is_stopped or len(self._in_flight) >= self._concurrency:
+            return
+        if self._deferred and self._deferred_reader is None:
+            self._deferred_reader = asyncio.create_task(self._next_deferred())
+        has_more = not self._is_exhausted and len(self._deferred) < _MAX_DEFERRED
+        if has_more and self._reader is None:
             self._reader = asyncio.create_task(self._next_item())
-        return self._reader
 
     async def _next_item(self) -> RunItem | None:
-        loop = asyncio.get_running_loop()
-        if self._deferred and self._is_turn_of_deferred(loop.time()):
-            due, deferred = self._deferred.popleft()
-            await asyncio.sleep(max(0.0, due - loop.time()))
-            return deferred
         item = await reject_self_cancellation(anext(self._items, None))
-        if item is not None and self._interval_s and not await self._was_sent(item):
-            await asyncio.sleep(max(0.0, self._next_send_at - loop.time()))
-            self._next_send_at = max(self._next_send_at, loop.time()) + self._interval_s
+        if item is not None:
+            await self._wait_for_rate(item)
         return item
 
-    def _is_turn_of_deferred(self, now: float) -> bool:
-        is_due = self._deferred[0][0] <= now
-        return is_due or self._is_exhausted or len(self._deferred) >= _MAX_DEFERRED
+    async def _next_deferred(self) -> RunItem:
+        due, item = self._deferred.popleft()
+        await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+        await self._wait_for_rate(item)
+        return item
+
+    async def _wait_for_rate(self, item: RunItem) -> None:
+        """Wait until the message may be sent; a message that was sent before does not wait."""
+        if not self._interval_s or await self._was_sent(item):
+            return
+        now = asyncio.get_running_loop().time()
+        send_at = max(self._next_send_at, now)
+        self._next_send_at = send_at + self._interval_s
+        await asyncio.sleep(send_at - now)
 
     async def _was_sent(self, item: RunItem) -> bool:
         """Return whether an earlier run has sent the message, so that the rate does not apply."""
@@ -277,7 +296,12 @@ class BulkRun(ClosingContext, AsyncOnly):
         error: A2AError | None = None
         try:
             with observed:
-                answer = await self._ask(message, scope)
+                try:
+                    answer = await self._ask(message, scope)
+                except JournalError as failure:
+                    if self._is_left_to_others(failure):
+                        observed.discard()
+                    raise
                 if answer.task is not None and answer.needs_input:
                     raise input_required(answer.task, answer.question)
         except A2AError as failure:

@@ -67,7 +67,14 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Generator,
+        Mapping,
+        Sequence,
+    )
     from datetime import datetime
 
     from holdfast._aio.closing import Closable
@@ -618,7 +625,9 @@ class Client(ClosingContext):
                 than 0, 2 by default.
             shared: Whether several processes share the run: messages that another process has
                 sent are left to that process, without a result here, and resumed if it crashed.
-                The run ends when all messages have ended. False by default; needs a ``run_id``.
+                The run ends when all messages have ended. A message whose outcome is unknown has
+                ended: ``on_unknown`` applies to it only in a later run that is not shared. False
+                by default; needs a ``run_id``.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -1513,7 +1522,7 @@ def asking(
     key: str | None = None,
     within: Deadline | None = None,
     cancel_on_abandon: bool = False,
-) -> tuple[EventStream, ObservedCall, CallGroup, Deadline]:
+) -> tuple[Callable[[], Awaitable[Answer]], ObservedCall, CallGroup, Deadline]:
     """Do what `Client.ask` does, for callers that query several agents.
 
     Args:
@@ -1525,8 +1534,8 @@ def asking(
         cancel_on_abandon: See `Client.ask`.
 
     Returns:
-        The stream of the answer, which sends the message when it is entered; the call, to be
-        entered around the stream; the data that its requests share; and its deadline.
+        Sends the message, and returns the answer; the call, to be entered around that; the data
+        that its requests share; and its deadline.
     """
     # A function of the class's own module: there is no public way to what siblings share.
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -1534,15 +1543,17 @@ def asking(
     if within is not None and within.at < scope.deadline.at:
         scope = scope.within(within)
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    events = ask(
+    sending = partial(
+        ask,
         scope,
         message,
         poll_interval=2.0,
         until_deadline=True,
         cancel_on_abandon=cancel_on_abandon,
     )
+    sending()  # invalid arguments raise here
     observed = core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
-    return events, observed, scope.call_group, scope.deadline
+    return partial(_answer, sending, scope), observed, scope.call_group, scope.deadline
 
 
 async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> AgentInterface:

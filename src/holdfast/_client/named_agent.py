@@ -218,7 +218,7 @@ class NamedAgent:
         answer: Answer | None = None
         error: A2AError | None = None
         client = self.client
-        events, observed, call_group, deadline = asking(
+        send, observed, call_group, deadline = asking(
             client, message, options, key=key, within=within, cancel_on_abandon=cancel_on_abandon
         )
         # A call that the open circuit refuses immediately needs no slot.
@@ -230,8 +230,7 @@ class NamedAgent:
                 if self.closed_reason is not None:
                     raise _closed_error(self.closed_reason, is_sent=False)
                 with observed:
-                    async with events:
-                        answer = await events.result()
+                    answer = await send()
                     if answer.task is not None and answer.needs_input:
                         raise input_required(
                             answer.task,

@@ -14,7 +14,7 @@ from holdfast._client.event_stream import EventStream
 from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import found_task, outcome_unknown, wants_resend
 from holdfast._client.streams import StreamCalls
-from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
+from holdfast._journal.protocol import damaged, shown, stored, utc
 from holdfast._journal.records import missing_replicas, owner_of, unknown_here
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
@@ -227,8 +227,8 @@ class PendingCall:
         another journal with a method ``dismiss_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may work on it (`is_held`); or the
-                call has ended.
+            JournalError: Another client works on the call, or may work on it (`is_held`); the call
+                has ended; or the journal cannot be written.
         """
         deadline = self._core.deadline("call", None)
         if self._record.damage is not None:
@@ -236,7 +236,7 @@ class PendingCall:
             return
         record = await self._journaling.find_free(self.message_id, deadline)
         call = await self._journaling.claim(record, deadline)
-        await call.finish(RecordUpdate(outcome="dismissed"))
+        await call.dismiss()
 
 
 async def resume_all(

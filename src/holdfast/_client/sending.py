@@ -175,6 +175,7 @@ class SendOperation:
         if record.is_own_context:
             message = msgspec.structs.replace(message, context_id=record.context_id)
         self.call, self._lost, self._times_lost, self._search = call, lost, 1, search
+        self._scope.call_group.check_held = call.check_held
         self._is_resumed, self._is_own_context = True, record.is_own_context
         self._request = msgspec.structs.replace(request, message=message)
 
@@ -199,6 +200,7 @@ class SendOperation:
             digest=None if label is None else message_digest(self._original),
         )
         call = self.call = await wait_until(self._scope.deadline.at, beginning, self._too_late)
+        self._scope.call_group.check_held = call.check_held
         try:
             return await call.while_held(work())
         except BaseException as error:

@@ -75,5 +75,7 @@ def may_succeed_later(error: A2AError, task_id: str | None, *, has_journal: bool
             return has_journal and error.search_error is not None  # a retry searches again
         case _ if error.executed is False:
             return error.transient
+        case DeadlineExceededError() if has_journal:
+            return True  # a retry waits for the holder of the call, or resumes it
         case _:
             return task_id is not None and isinstance(error, _CONNECTION_ERRORS)

@@ -5,6 +5,7 @@ Rules:
   write is logged. An outcome is recorded again later, until the client is closed; if that fails,
   too, the call stays pending.
 - A process that was suspended so long that another one took a call over stops work on the call.
+- A message is not sent if the lease of its call may have ended: another client may have the call.
 - A call is held as long as its `HeldCall` exists: the lease of a dropped stream is not renewed.
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
+from holdfast._aio.env import wall_time
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, TaskState
 
-__all__ = ["HeldCall", "Leases"]
+__all__ = ["HeldCall", "Leases", "Moment"]
 
 T = TypeVar("T")
 
@@ -47,7 +49,7 @@ _UPDATE_TIME_DIVISOR = 4
 """Divisor of the time left to a call that gives the time limit of an update."""
 
 _MIN_UPDATE_TIMEOUT_S = 1.0
-"""Shortest time limit of an update, in seconds, also after the deadline of the call."""
+"""Shortest time limit of an update or renewal, in seconds, also after a call's deadline."""
 
 _FAILING_TIMEOUT_S = 0.25
 """Time limit of an update after a failed one, in seconds."""
@@ -68,6 +70,23 @@ _CLOSING_STEPS = 3
 """Iterations of the event loop within which it starts to close a dropped generator."""
 
 
+class Moment:
+    """A moment, by the clocks of the event loop and of the system.
+
+    The event loop's clock may stop while the machine is suspended; the system's may be set.
+    """
+
+    __slots__ = ("_at", "_wall")
+
+    def __init__(self) -> None:
+        self._at = asyncio.get_running_loop().time()
+        self._wall = wall_time()
+
+    def seconds_ago(self) -> float:
+        """Return the seconds since then, by the clock that shows more."""
+        return max(asyncio.get_running_loop().time() - self._at, wall_time() - self._wall)
+
+
 class HeldCall:
     """A recorded call whose lease this process holds.
 
@@ -77,16 +96,25 @@ class HeldCall:
         record: The record of the call.
         leases: The calls that this process holds.
         deadline: The deadline of the call.
+        leased_at: When the lease was requested.
         was_sent: Whether the message may have been sent before, by an earlier holder of the call.
 
     Attributes:
         record: The record of the call.
+        leased_at: When the latest lease was requested: the lease began then or later.
     """
 
     def __init__(
-        self, record: CallRecord, leases: Leases, deadline: Deadline, *, was_sent: bool = False
+        self,
+        record: CallRecord,
+        leases: Leases,
+        deadline: Deadline,
+        *,
+        leased_at: Moment,
+        was_sent: bool = False,
     ) -> None:
         self.record = record
+        self.leased_at = leased_at
         self._leases = leases
         self._deadline = deadline
         self._was_sent = was_sent
@@ -107,8 +135,8 @@ class HeldCall:
             JournalError: Another client has taken the call over; ``executed`` is None.
         """
         try:
-            if self._leases.is_stale:
-                await self._leases.renew()
+            if self.may_have_ended and not self._leases.has_just_failed:
+                await self._leases.renew_for(self)
             return await self._working.result(work)
         except ScopeCancelled:
             raise self._taken_over() from None
@@ -220,10 +248,42 @@ class HeldCall:
         Raises:
             JournalError: Another client has.
         """
-        if not self._is_over and self._leases.is_stale:
-            await self._leases.renew()
+        is_due = self.may_have_ended and not self._leases.has_just_failed
+        if not self._is_over and is_due:
+            await self._leases.renew_for(self)
         if self._new_holder:
             raise self._taken_over()
+
+    async def check_held(self) -> None:
+        """Check, before the message is sent, that no other client may have the call.
+
+        Raises:
+            JournalError: Another client has the call (``"taken_over"``), or its lease may have
+                ended and cannot be renewed; then ``executed`` is False.
+            A2AConnectionError: The client was closed, which has left the call pending.
+        """
+        failure: JournalError | None = None
+        if not self._is_over and self.may_have_ended:
+            failure = await self._leases.renew_for(self)
+        if self._new_holder:
+            raise self._taken_over()
+        message_id = self.record.message_id
+        if self._is_over:
+            text = f"the client was closed before message {message_id} was sent"
+            raise A2AConnectionError(text, failure="closed", executed=False)
+        if failure is not None:
+            text = (
+                f"message {message_id} was not sent, because another client may have its call: "
+                f"its lease has ended, and could not be renewed: {failure.message}"
+            )
+            raise JournalError(
+                text, reason=failure.reason, message_id=message_id, executed=False
+            ) from failure
+
+    @property
+    def may_have_ended(self) -> bool:
+        """Whether the lease may have ended, as after a suspension of the process."""
+        return self.leased_at.seconds_ago() >= self._leases.journal.lease
 
     async def check_withheld(self) -> None:
         """Check that a withheld outcome is still this client's to deliver.
@@ -258,18 +318,35 @@ class HeldCall:
         self._leases.remove(self)
         return self._update(update)
 
-    async def _update(self, update: RecordUpdate) -> None:
+    async def dismiss(self) -> None:
+        """End the call without an answer.
+
+        Raises:
+            JournalError: That was not recorded: the journal failed, or another client has taken
+                the call over.
+        """
+        self._is_over = True
+        self._leases.remove(self)
+        if not await self._write(RecordUpdate(outcome="dismissed")):
+            self.lose("another client")
+            raise self._taken_over()
+
+    async def _write(self, update: RecordUpdate) -> bool:
+        """Update the record, and return whether the call is still this client's."""
         record, journal = self.record, self._leases.journal
         updating = wrap_journal_errors(
             journal.update, record.message_id, record.generation, update
         )
+        return await journal_timeout(updating, self._update_timeout())
+
+    async def _update(self, update: RecordUpdate) -> None:
         try:
-            is_ours = await journal_timeout(updating, self._update_timeout())
+            is_ours = await self._write(update)
         except JournalError as error:
             self._has_failed = True
-            logger.warning("message %s: %s", record.message_id, error)
+            logger.warning("message %s: %s", self.record.message_id, error)
             if update.outcome is not None:
-                self._leases.record_later(record, update)
+                self._leases.record_later(self.record, update)
         else:
             self._has_failed = False
             if not is_ours:
@@ -302,15 +379,21 @@ class Leases:
         self.agent = agent
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
-        self._renewed_at = 0.0
+        self._failure: JournalError | None = None  # of the latest renewal
+        self._failed_at = 0.0
+        self._renewal = asyncio.Lock()  # of `renew_for`
         self._settling: set[asyncio.Task[None]] = set()
         self._unrecorded: deque[tuple[CallRecord, RecordUpdate]] = deque()
         self._recording: asyncio.Task[None] | None = None
 
     @property
-    def is_stale(self) -> bool:
-        """Whether the leases may have ended because the process was suspended."""
-        return asyncio.get_running_loop().time() - self._renewed_at >= self.journal.lease
+    def has_just_failed(self) -> bool:
+        """Whether a renewal has failed so recently that not every call should try again."""
+        return self._has_failed_within(self.journal.lease)
+
+    def _has_failed_within(self, seconds: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._failure is not None and now - self._failed_at < seconds
 
     def has(self, message_id: str) -> bool:
         """Return whether this process holds a call."""
@@ -318,10 +401,8 @@ class Leases:
 
     def add(self, call: HeldCall) -> None:
         """Renew the lease of a call from now on, instead of an earlier call of that message."""
-        loop = asyncio.get_running_loop()
         if self._renewing is None:
-            self._renewed_at = loop.time()
-            self._renewing = loop.create_task(
+            self._renewing = asyncio.get_running_loop().create_task(
                 self._renew_in_time(), name="holdfast: renews leases"
             )
         previous = self._calls.get(call.record.message_id)
@@ -450,23 +531,44 @@ class Leases:
             self._renewing.cancel()
             self._renewing = None
 
-    async def renew(self) -> None:
-        """Renew all leases; calls whose lease another holder has taken are lost."""
-        loop, lease = asyncio.get_running_loop(), self.journal.lease
+    async def renew_for(self, call: HeldCall) -> JournalError | None:
+        """Renew all leases if that of a call may have ended: once for all calls that need it.
+
+        Returns:
+            Why the leases could not be renewed; None if they were.
+        """
+        async with self._renewal:
+            if not call.may_have_ended:
+                return None
+            if self._has_failed_within(self.journal.lease / _RENEWALS_PER_LEASE):
+                return self._failure
+            return await self.renew()
+
+    async def renew(self) -> JournalError | None:
+        """Renew all leases; calls whose lease another holder has taken are lost.
+
+        Returns:
+            Why the leases could not be renewed; None if they were.
+        """
+        lease = self.journal.lease
         calls = dict(self._calls)
         held = {message_id: call.record.generation for message_id, call in calls.items()}
-        began = loop.time()
+        began = Moment()
         renewal = wrap_journal_errors(self.journal.renew, [*held.items()])
         try:
-            renewed = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
+            seconds = max(_MIN_UPDATE_TIMEOUT_S, lease / _RENEWALS_PER_LEASE)
+            renewed = await journal_timeout(renewal, seconds)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
-            self._renewed_at = loop.time()  # so that not every call retries at once
-            return
-        self._renewed_at = began
-        for message_id in calls.keys() - renewed:
-            if self._calls.get(message_id) is calls[message_id]:  # not replaced meanwhile
-                calls[message_id].lose("another client")
+            self._failure, self._failed_at = error, asyncio.get_running_loop().time()
+            return error
+        self._failure = None
+        for message_id, call in calls.items():
+            if message_id in renewed:
+                call.leased_at = began
+            elif self._calls.get(message_id) is call:  # not replaced meanwhile
+                call.lose("another client")
+        return None
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

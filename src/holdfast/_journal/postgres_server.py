@@ -112,11 +112,15 @@ _CLOSING_S = 10.0
 """Seconds that `PostgresServer.close` waits for operations before it cuts their connections."""
 
 _TRANSIENT = (
-    errors.OperatorIntervention,  # the server shuts down, crashes, or is not up yet
-    errors.TransactionRollback,  # a deadlock, or a conflict of serializable transactions
-    errors.ConnectionException,
-    errors.TooManyConnections,
+    "08",  # the connection
+    "40",  # a deadlock, or a conflict of serializable transactions
+    "53300",  # too many connections
+    "57000",
+    "57P01",  # the server shuts down, has crashed, or is not up yet
+    "57P02",
+    "57P03",
 )
+"""Beginnings of the SQLSTATE of errors that pass; psycopg has no classes for groups of them."""
 
 _REASONS: tuple[tuple[type[psycopg.Error], JournalFailure], ...] = (
     (errors.InsufficientPrivilege, "forbidden"),
@@ -333,7 +337,8 @@ class _Workers:
                 return work(self._connection())
             except psycopg.Error as error:
                 # The first connection shows whether the address is right at all.
-                may_pass = self._is_checked and (self._is_lost() or isinstance(error, _TRANSIENT))
+                is_transient = (error.sqlstate or "").startswith(_TRANSIENT)
+                may_pass = self._is_checked and (self._is_lost() or is_transient)
                 if not may_pass or time.monotonic() + pause > end:
                     raise
             self._closing.wait(pause)

@@ -16,7 +16,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.per_loop import PerLoop
 from holdfast._journal.agent_name import is_same_agent
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
-from holdfast._journal.leases import HeldCall, Leases
+from holdfast._journal.leases import HeldCall, Leases, Moment
 from holdfast._journal.protocol import (
     CallRecord,
     Journal,
@@ -26,7 +26,12 @@ from holdfast._journal.protocol import (
     shown,
     utc,
 )
-from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
+from holdfast.errors import (
+    A2AConnectionError,
+    DeadlineExceededError,
+    JournalError,
+    note_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
@@ -101,13 +106,14 @@ class Journaling:
             outcome="not_sent", detail="it was cancelled while it was recorded"
         )
         leases = self._leases.here()
+        leased_at = Moment()
         beginning = wrap_journal_errors(self.journal.begin, record)
         try:
             record = await journal_timeout(leases.acquire(beginning, lambda: not_sent))
         except JournalError as error:
             error.executed = False
             raise
-        return HeldCall(record, leases, deadline)
+        return HeldCall(record, leases, deadline, leased_at=leased_at)
 
     async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
         """Take over a call.
@@ -120,7 +126,7 @@ class Journaling:
             JournalError: Another client has taken it over first, or the call has ended.
             DeadlineExceededError: It was not taken over in time.
         """
-        message_id = record.message_id
+        message_id, leased_at = record.message_id, Moment()
         claim = wrap_journal_errors(self.journal.claim, message_id)
         leases = self._leases.here()
         acquiring = leases.acquire(claim, lambda: RecordUpdate(releases=True))
@@ -133,7 +139,7 @@ class Journaling:
                 self._check_not_here(latest)
                 _check_holder_not_alive(record, latest)
             raise
-        return HeldCall(claimed, leases, deadline, was_sent=True)
+        return HeldCall(claimed, leases, deadline, leased_at=leased_at, was_sent=True)
 
     async def find_free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """Return the record of a call that no client holds; the call may have ended.
@@ -346,9 +352,12 @@ def _held_error(holder: str, record: CallRecord) -> JournalError:
 def _deadline_error(
     failure: str, deadline: Deadline, record: CallRecord | None = None
 ) -> DeadlineExceededError:
-    return DeadlineExceededError(
+    error = DeadlineExceededError(
         f"{failure} within the {deadline.name} timeout of {deadline.shown}",
         deadline=deadline.name,
         timeout=deadline.timeout,
-        executed=None if record is None or record.state is None else True,
     )
+    if record is not None and record.state is not None:
+        error.executed = True
+        note_task(error, None, record.task_id)
+    return error

@@ -34,6 +34,9 @@ class AttemptLayer(ExtensibleLayer):
     async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         progress, endpoint = call.progress, call.endpoint
         call_group = progress.call_group
+        is_send = call.operation.safety == "conditional"
+        if is_send and call_group.check_held is not None:
+            await call_group.check_held()
         clock = (call_group.loop or asyncio.get_running_loop()).time
         started = clock()
         if progress.attempts:
@@ -43,7 +46,7 @@ class AttemptLayer(ExtensibleLayer):
         if endpoint is not None:
             endpoint.last_used = started
             endpoint.attempts += 1
-        if call.operation.safety == "conditional":
+        if is_send:
             call_group.sends += 1
         if call_group.is_observed:
             self._observers.attempt_started(call)

@@ -49,6 +49,10 @@ class ObservedCall:
         if self._ended is None:
             self._ended = _now()
 
+    def discard(self) -> None:
+        """Report no end: the call is another client's."""
+        self._is_open = False
+
     def finish(self, error: BaseException | None) -> None:
         """Report the end of the call, once.
 

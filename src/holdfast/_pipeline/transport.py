@@ -8,7 +8,15 @@ transport; the whole client is layers over a binding.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Mapping,
+    MutableMapping,
+)
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -121,6 +129,8 @@ class CallGroup(msgspec.Struct):
         is_abandoned: Whether its caller no longer waits for it, so that a message is not sent
             again, and its requests pass while the client is closing. Written by `AbandonedCall`,
             read by `RetryLayer`, `SendOperation` and `ClientCore`.
+        check_held: Checks, before a message is sent, that its call is still this client's; None
+            without a journal. Written by `SendOperation`, called by `AttemptLayer`.
         loop: The event loop of the call, for the layers: until Python 3.12, each question for the
             running loop costs a system call. None where a client did not begin the call.
     """
@@ -137,6 +147,7 @@ class CallGroup(msgspec.Struct):
     agent: str | None = None
     is_observed: bool = True
     is_abandoned: bool = False
+    check_held: Callable[[], Awaitable[None]] | None = None
     loop: AbstractEventLoop | None = None
 
 

@@ -659,7 +659,9 @@ class Client:
                 than 0, 2 by default.
             shared: Whether several processes share the run: messages that another process has
                 sent are left to that process, without a result here, and resumed if it crashed.
-                The run ends when all messages have ended. False by default; needs a ``run_id``.
+                The run ends when all messages have ended. A message whose outcome is unknown has
+                ended: ``on_unknown`` applies to it only in a later run that is not shared. False
+                by default; needs a ``run_id``.
             options: Any of `SendOptions`: ``timeout`` (seconds; the client's own, 900, by
                 default), ``headers``, ``extensions``, ``context`` and ``tenant`` (none by
                 default), ``timeouts`` (the client's `Timeouts` by default), ``on_unknown`` (after
@@ -2084,8 +2086,8 @@ class PendingCall:
         another journal with a method ``dismiss_damaged``.
 
         Raises:
-            JournalError: Another client works on the call, or may work on it (`is_held`); or the
-                call has ended.
+            JournalError: Another client works on the call, or may work on it (`is_held`); the call
+                has ended; or the journal cannot be written.
         """
 
 def ask(

@@ -21,7 +21,7 @@ from holdfast.errors import JournalError
 from holdfast.types import Message, Task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from holdfast._cli.batch.input import Lines
     from holdfast._cli.batch.session import StoredJournal
@@ -69,7 +69,7 @@ async def _print_all(
     count = recorded = answered = 0
     async for batch in _batches(lines, source, output):
         labels = {line.key: label_of(name, line.key) for line in batch}
-        records = await journal.find_labels(list(labels.values()))
+        records = await _find(journal, list(labels.values()))
         recorded += len(records)
         for line in batch:
             members = _members(line, records.get(labels[line.key]), output)
@@ -84,6 +84,31 @@ async def _print_all(
         if not recorded:
             hint = f"the journal has no call of the run {name!r}; name the run with --run-id"
         raise CommandError(Failure(code="HOLDFAST_ERR_RUN", message=message, hint=hint))
+
+
+async def _find(
+    journal: StoredJournal, labels: list[str]
+) -> Mapping[str, CallRecord | JournalError]:
+    """Return the records of labels; the error of a record that is damaged, if not all are.
+
+    Raises:
+        JournalError: The journal cannot be read.
+    """
+    try:
+        return await journal.find_labels(labels)
+    except JournalError as error:
+        if error.reason != "damaged":
+            raise
+        damage = error
+    records: dict[str, CallRecord | JournalError] = {}
+    for label in labels:
+        try:
+            records.update(await journal.find_labels([label]))
+        except JournalError as error:
+            records[label] = error
+    if all(isinstance(records.get(label), JournalError) for label in labels):
+        raise damage
+    return records
 
 
 async def _batches(lines: Lines, source: str, output: Output) -> AsyncGenerator[list[Line]]:
@@ -115,8 +140,13 @@ async def _read(lines: Lines, source: str) -> AsyncGenerator[Line | BadLine]:
         raise unusable(source, f"cannot be read: {error.strerror or error}") from None
 
 
-def _members(line: Line, record: CallRecord | None, output: Output) -> dict[str, Any]:
+def _members(
+    line: Line, record: CallRecord | JournalError | None, output: Output
+) -> dict[str, Any]:
     """Return the members of the result of a line: its task or message, or an error."""
+    if isinstance(record, JournalError):
+        failure = Failure(code="HOLDFAST_ERR_JOURNAL", message=record.message)
+        return {"executed": None, "error": output.error_members(failure)}
     if record is not None and record.digest == line.digest and record.outcome == "answered":
         kind: type[Message | Task] = Message if record.state is None else Task
         try:

@@ -132,7 +132,8 @@ _RUNNING = (
         is_flag=True,
         help="Share the run with the processes that have the same input, journal and --run-id: "
         "each line is sent by one of them, which writes its result. If one crashes, the others "
-        "resume its lines. holdfast run results prints the results of all of them.",
+        "resume its lines. holdfast run results prints the results of all of them. A line whose "
+        "outcome is unknown has ended: only a run without --share sends it again.",
     ),
     click.option(
         "--grace",
