@@ -16,7 +16,13 @@ from tests.kit.temporal_workflows import Ask
 
 from holdfast.integrations.temporal import HoldfastPlugin
 
-__all__ = ["heartbeat_with_task", "one_round", "queue_and_agent", "started"]
+__all__ = [
+    "heartbeat_with_task",
+    "killed_at_message",
+    "one_round",
+    "queue_and_agent",
+    "started",
+]
 
 
 async def started(client, queue, workflow, *args):
@@ -46,9 +52,15 @@ class Queue:
         self.pids = []
 
     async def worker(self, journal=None, **job):
-        """Start a worker; give what its exit code will be known by."""
-        path = None if journal is None else str(self._path / journal)
-        pid, ended = await self._forks.start(**self._job, queue=self._name, journal=path, **job)
+        """Start a worker; give what its exit code will be known by.
+
+        Args:
+            journal: The name of a file, or an address of PostgreSQL; None for no journal.
+            job: Further members of the worker's job.
+        """
+        if journal is not None and "://" not in journal:
+            journal = str(self._path / journal)
+        pid, ended = await self._forks.start(**self._job, queue=self._name, journal=journal, **job)
         self.pids.append(pid)
         return ended
 
@@ -90,6 +102,30 @@ async def heartbeat_with_task(workflow):
                 if json.loads(details.data)["task_id"] is not None:
                     return
         await asyncio.sleep(0.02)
+
+
+async def killed_at_message(address, forks, path, journal):
+    """Kill a worker when its message has come; give the agent, and the result by another worker.
+
+    Args:
+        address: Where Temporal is.
+        forks: What starts processes: `killing.processes` of ``killed_worker.py``.
+        path: A directory for the workers, which does not exist yet.
+        journal: The journal of both workers, as `Queue.worker` takes it.
+    """
+
+    def kill_once():
+        nonlocal kill
+        kill()
+        kill = lambda: None  # noqa: E731
+
+    async with queue_and_agent(address, forks, path, on_message=kill_once) as (agent, queue):
+        kill = queue.kill
+        ended = await queue.worker(journal)
+        workflow = await queue.ask("a")
+        assert await ended == -signal.SIGKILL
+        await queue.worker(journal)
+        return agent, await workflow.result()
 
 
 async def one_round(address, seed, path, started_by):
