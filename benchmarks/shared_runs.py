@@ -10,7 +10,7 @@ by how much a process grew after the first tenth of the run. The benchmark fails
 executed twice, or has no result. The server is started for the benchmark, with ``fsync=on``.
 
 The journal has the results of the first ``--recorded`` messages before the processes start, as if
-an earlier run had sent them: the processes pass over them, and send the rest. Each record is a copy
+they had sent these messages earlier: they pass over them, and send the rest. Each record is a copy
 of the record of a message that the library has sent, with ids, a label and a digest of its own. So
 ``--items 1000000 --recorded 980000 --work 0 --processes 1`` shows in minutes that memory stays
 flat. ``--results`` stores messages and answers too, and measures ``holdfast run results`` for each
@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -93,17 +93,14 @@ async def agent(work: float) -> None:
             seen.clear()
 
 
-async def share(
-    url: str, journal: PostgresJournal, run_id: str, items: int, recorded: int = 0
-) -> dict[str, Any]:
+async def share(url: str, dsn: str, run_id: str, run: Run) -> dict[str, Any]:
     """Take part in a run.
 
     Args:
         url: The agent.
-        journal: The journal of the run.
-        run_id: The name of the run.
-        items: The number of messages.
-        recorded: How many of them the journal has already.
+        dsn: The journal.
+        run_id: The name of the run in the journal.
+        run: What is measured.
 
     Returns:
         The numbers of results, errors and messages left to others; by how much the process grew;
@@ -114,29 +111,33 @@ async def share(
 
     def advance(_key: str | None = None) -> None:
         nonlocal before, passed
-        if not before and results + run.left_to_others >= items / 10:
+        if not before and results + shared.left_to_others >= run.items / 10:
             before = resident_memory()
-        if not passed and run.left_to_others >= recorded > 0:
+        if not passed and shared.left_to_others >= run.recorded > 0:
             passed = time.perf_counter() - began
 
-    async with connect(url, journal=journal) as client:
-        run = client.run(
-            (str(number) for number in range(items)),
-            run_id=run_id,
-            shared=True,
-            concurrency=IN_FLIGHT,
-            poll_interval=0.2,
-        )
-        run.on_left = advance
-        async for result in run:
-            results += 1
-            errors += result.error is not None
-            advance()
-        grown = resident_memory() - before if before else 0
+    journal = PostgresJournal(dsn, store_messages=run.stores)
+    try:
+        async with connect(url, journal=journal) as client:
+            shared = client.run(
+                (str(number) for number in range(run.items)),
+                run_id=run_id,
+                shared=True,
+                concurrency=IN_FLIGHT,
+                poll_interval=0.2,
+            )
+            shared.on_left = advance
+            async for result in shared:
+                results += 1
+                errors += result.error is not None
+                advance()
+            grown = resident_memory() - before if before else 0
+    finally:
+        await journal.close()
     return {
         "results": results,
         "errors": errors,
-        "left": run.left_to_others,
+        "left": shared.left_to_others,
         "grown": grown,
         "passed": passed,
     }
@@ -147,11 +148,7 @@ async def share(
 
 async def record(url: str, dsn: str, run_id: str, run: Run) -> None:
     """Fill a journal with the records of the first messages of a run."""
-    journal = PostgresJournal(dsn, store_messages=run.stores)
-    try:
-        await share(url, journal, run_id, 1)
-    finally:
-        await journal.close()
+    await share(url, dsn, run_id, replace(run, items=1, recorded=0))
     with psycopg.connect(dsn, autocommit=True, row_factory=dict_row) as database:
         select = "SELECT * FROM holdfast.calls WHERE label = %s"
         sent = database.execute(select, [f"{run_id}:0"]).fetchone()
@@ -243,8 +240,8 @@ async def measure(dsn: str, run: Run, processes: list[int]) -> None:
             began = time.perf_counter()
             workers: list[Child] = []
             for _ in range(count):
-                numbers = (str(int(run.stores)), str(run.items), str(run.recorded))
-                worker = await Child.start(_SCRIPT, "--share", url, dsn, run_id, *numbers)
+                arguments = (url, dsn, run_id, json.dumps(asdict(run)))
+                worker = await Child.start(_SCRIPT, "--share", *arguments)
                 stack.push_async_callback(worker.stop)
                 workers.append(worker)
             done = [
@@ -291,10 +288,9 @@ def main() -> None:
         asyncio.run(agent(float(sys.argv[2])))
         return
     if sys.argv[1:2] == ["--share"]:
-        url, dsn, run_id, *numbers = sys.argv[2:]
-        stores, items, recorded = map(int, numbers)
-        journal = PostgresJournal(dsn, store_messages=bool(stores))
-        print(json.dumps(asyncio.run(share(url, journal, run_id, items, recorded))), flush=True)
+        url, dsn, run_id, members = sys.argv[2:]
+        sharing = share(url, dsn, run_id, Run(**json.loads(members)))
+        print(json.dumps(asyncio.run(sharing)), flush=True)
         return
     parser = argparse.ArgumentParser(description="Measure a shared run.")
     parser.add_argument("--items", type=int, default=320)
