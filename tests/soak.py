@@ -3,7 +3,8 @@
 ``ROUNDS`` says how many rounds, ``SEED`` where they begin, ``TOGETHER`` how many run at once.
 Before them, as many random plans for keys are played in virtual time: see `tests.kit.key_races`.
 After them, a quarter as many have their journal in a PostgreSQL server, which ends connections and
-crashes meanwhile. Then a fortieth as many kill the workers of Temporal's workflows.
+crashes meanwhile. Then a fortieth as many kill the workers of Temporal's workflows, and a fortieth
+the processes of DBOS's workflows, every second of them with PostgreSQL.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,15 +28,34 @@ from tests.kit.postgres_server import Postgres
 _SHOWN = 100
 
 
-async def soak(first, rounds, together, server=None, temporal=None):
-    """Runs rounds; gives the seeds of those that failed."""
+@dataclass(frozen=True)
+class Kind:
+    """A kind of rounds.
+
+    Attributes:
+        name: The name that the report shows.
+        one_round: Runs a round, given its seed, a directory and what starts processes; gives what
+            was counted, and what does not hold.
+        program: The file of `tests.kit` that starts processes.
+        harmed: The server that ends connections and crashes meanwhile; None for none.
+    """
+
+    name: str
+    one_round: Callable
+    program: str = "killed_client.py"
+    harmed: Postgres | None = None
+
+
+async def soak(first, rounds, together, kind):
+    """Runs rounds of a kind; gives the seeds of those that failed."""
     sums, failed, seeds = Counter(), [], iter(range(first, first + rounds))
     began = time.monotonic()
 
     def summary():
         return (
-            f"{sums['rounds']} rounds, {sums['killed']} processes killed, {sums['messages']} "
-            f"messages: {sums['executed']} executed, {sums['twice']} more than once; "
+            f"{kind.name}: {sums['rounds']} rounds, {sums['killed']} processes killed, "
+            f"{sums['messages']} messages: {sums['executed']} executed, "
+            f"{sums['twice']} more than once; "
             f"{sums['answered']} answered, {sums['unknown']} reported unknown, "
             f"{sums['not sent']} not sent, {sums['lost']} lost; {time.monotonic() - began:.0f} s"
         )
@@ -41,9 +63,7 @@ async def soak(first, rounds, together, server=None, temporal=None):
     async def one(seed):
         with tempfile.TemporaryDirectory() as directory:
             try:
-                path = Path(directory) / "round"
-                one_round = temporal or partial(killing.one_round, server=server)
-                counted, problems = await one_round(seed, path, started)
+                counted, problems = await kind.one_round(seed, Path(directory) / "round", started)
             except (TimeoutError, AssertionError) as error:
                 counted, problems = {}, [repr(error)]
         sums["rounds"] += 1
@@ -59,10 +79,9 @@ async def soak(first, rounds, together, server=None, temporal=None):
             await one(seed)
 
     async with contextlib.AsyncExitStack() as stack:
-        program = "killed_client.py" if temporal is None else "killed_worker.py"
-        started = await stack.enter_async_context(processes(program))
-        if server is not None:
-            await stack.enter_async_context(harmed(server, first))
+        started = await stack.enter_async_context(processes(kind.program))
+        if kind.harmed is not None:
+            await stack.enter_async_context(harmed(kind.harmed, first))
         await asyncio.gather(*(one_after_the_other() for _ in range(min(together, rounds))))
     _tell(summary() if not failed else f"{summary()}; FAILED seeds: {sorted(failed)}")
     return failed
@@ -108,21 +127,30 @@ def main():
     first, rounds = _number("SEED", "0", least=0), _number("ROUNDS", "2000", least=1)
     together = _number("TOGETHER", "4", least=1)
     play_plans(first, rounds)
-    failed = asyncio.run(soak(first, rounds, together))
-    server = Postgres()
-    try:
-        failed += asyncio.run(soak(first, max(1, rounds // 4), together, server))
-    finally:
-        server.close()
-    from tests.kit import killed_workflows  # what they import takes a second
+    failed = []
+
+    def run(share, kind):
+        failed.extend(asyncio.run(soak(first, max(1, rounds // share), together, kind)))
+
+    run(1, Kind("clients", killing.one_round))
+    with contextlib.closing(Postgres()) as server:
+        in_server = partial(killing.one_round, server=server)
+        run(4, Kind("clients with PostgreSQL", in_server, harmed=server))
+    from tests.kit import killed_steps, killed_workflows  # what they import takes a second
     from tests.kit.temporal_server import temporal_server
 
     with (
         tempfile.TemporaryDirectory() as directory,
         temporal_server(Path(directory) / "log") as address,
     ):
-        temporal = partial(killed_workflows.one_round, address)
-        failed += asyncio.run(soak(first, max(1, rounds // 40), together, temporal=temporal))
+        in_workflows = partial(killed_workflows.one_round, address)
+        run(40, Kind("workers of Temporal", in_workflows, "killed_worker.py"))
+    with contextlib.closing(Postgres()) as server:
+
+        def in_steps(seed, path, started):
+            return killed_steps.one_round(seed, path, started, server if seed % 2 else None)
+
+        run(40, Kind("processes of DBOS", in_steps, "killed_dbos.py"))
     sys.exit(bool(failed))
 
 

@@ -24,7 +24,7 @@ LEAST = {
     "journal_cost.py": ["--rounds=2", "--seconds=0.05"],
     "outage.py": ["--least"],
     "run.py": ["--least"],
-    "shared_runs.py": ["--items=20", "--processes", "2", "--work=0.01"],
+    "shared_runs.py": ["--items=20", "--recorded=10", "--results", "--work=0"],
     "walk.py": [],
 }
 """The options of the least effort."""

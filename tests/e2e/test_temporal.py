@@ -17,12 +17,14 @@ from temporalio.worker import Replayer, Worker
 from tests.kit.effort import rounds
 from tests.kit.killed_workflows import (
     heartbeat_with_task,
+    killed_at_message,
     one_round,
     queue_and_agent,
     started,
 )
 from tests.kit.killing import LIMIT, processes
 from tests.kit.ports import reserve_port
+from tests.kit.postgres_server import Postgres
 from tests.kit.temporal_server import temporal_server
 from tests.kit.temporal_workflows import Ask, AskOtherwise, Canceled, Converse
 
@@ -48,6 +50,13 @@ KILLED = -signal.SIGKILL
 def address(tmp_path_factory):
     with temporal_server(tmp_path_factory.mktemp("temporal") / "stderr") as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = Postgres()
+    yield server
+    server.close()
 
 
 @contextlib.asynccontextmanager
@@ -205,23 +214,6 @@ async def test_killed_workers_execute_no_message_twice_and_every_workflow_ends(a
             await queue.worker("calls.db")
             return agent, await workflow.result()
 
-    async def message_arrived(name, journal):
-        def killed_once():
-            nonlocal kill
-            kill()
-            kill = lambda: None  # noqa: E731
-
-        async with queue_and_agent(address, forks, tmp_path / name, on_message=killed_once) as (
-            agent,
-            queue,
-        ):
-            kill = queue.kill
-            ended = await queue.worker(journal)
-            workflow = await queue.ask("a")
-            assert await ended == KILLED
-            await queue.worker(journal)
-            return agent, await workflow.result()
-
     async def task_known():
         def slow(turn):
             return completes(turn.message.text, after=0.5)
@@ -240,8 +232,8 @@ async def test_killed_workers_execute_no_message_twice_and_every_workflow_ends(a
         at_random = (one_round(address, seed, tmp_path / str(seed), forks) for seed in seeds)
         *ends, rounds_ended = await asyncio.gather(
             recorded(),
-            message_arrived("journal", "calls.db"),
-            message_arrived("none", None),
+            killed_at_message(address, forks, tmp_path / "journal", "calls.db"),
+            killed_at_message(address, forks, tmp_path / "none", None),
             task_known(),
             asyncio.gather(*at_random),
         )
@@ -253,3 +245,17 @@ async def test_killed_workers_execute_no_message_twice_and_every_workflow_ends(a
     assert "journal=" in unknown["message"]
 
     assert {seed: problems for seed, (_, problems) in enumerate(rounds_ended) if problems} == {}
+
+
+async def test_call_of_a_killed_worker_continues_from_a_journal_in_postgres(
+    address, postgres, tmp_path
+):
+    path = tmp_path / "workers"
+    async with asyncio.timeout(LIMIT), processes("killed_worker.py") as forks:
+        agent, result = await killed_at_message(address, forks, path, postgres.dsn)
+
+    assert result == {"text": "a"}
+    [[task_id]] = agent.executions.values()
+    records = "SELECT task_id, outcome, generation FROM holdfast.calls"
+    assert postgres.execute(records) == [(task_id, "answered", 2)]
+    assert [*path.iterdir()] == []

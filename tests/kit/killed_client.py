@@ -137,7 +137,8 @@ class Client:
                 async for result in results:
                     with suppress(holdfast.errors.JournalError):
                         await self._ended(result.key, _given(result))
-                        names.discard(result.key)
+                        if not _is_unread(result):
+                            names.discard(result.key)
             await asyncio.sleep(0.02)
 
     async def _resume(self, client):
@@ -189,6 +190,11 @@ async def _given(result):
     if result.error is not None:
         raise result.error
     return result.answer
+
+
+def _is_unread(result):
+    """Whether the message was executed, and its task could not be read: a later run reads it."""
+    return result.was_resumed and result.error is not None and result.error.executed is True
 
 
 def _tell(**facts):

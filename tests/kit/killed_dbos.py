@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbos import DBOS, SetWorkflowID
-from tests.kit.killed_client import RESILIENCE, main
+from tests.kit.killed_client import RESILIENCE, DyingJournal, main
+from tests.kit.workflow_rounds import UNKNOWN
 
 import holdfast
+from holdfast._journal.resolve import open_journal
 from holdfast.integrations.dbos import ask_agent
 
 
@@ -27,6 +29,8 @@ class Job:
         agent: The agent's address.
         names: The ids of the workflows, and what they ask.
         report: The file for the results, as a JSON object by name.
+        dies: The call of the journal at which the process kills itself, as `killed_client.Job`
+            has it; None for none.
     """
 
     id: int
@@ -35,6 +39,7 @@ class Job:
     agent: str
     names: list
     report: str
+    dies: list | None = None
 
 
 class Agent:
@@ -48,7 +53,7 @@ async def order(name):
     try:
         return (await ask_agent(Agent.client, name, step={"interval_seconds": 0.1})).text
     except holdfast.OutcomeUnknownError:
-        return "unknown"
+        return UNKNOWN
 
 
 @DBOS.workflow()
@@ -68,11 +73,13 @@ async def order_with_an_empty_key():
 
 
 async def run(job):
-    kind = holdfast.PostgresJournal if "://" in job.journal else holdfast.SqliteJournal
+    journal = open_journal("journal", job.journal, lease=0.5)
+    if job.dies is not None:
+        journal = DyingJournal(journal, *job.dies)
     Agent.client = holdfast.connect(
         job.agent,
         url=f"{job.agent}rpc",
-        journal=kind(job.journal, lease=0.5),
+        journal=journal,
         resilience=RESILIENCE,
     )
     DBOS(config={"name": "orders", "system_database_url": job.database, "log_level": "ERROR"})

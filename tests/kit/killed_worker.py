@@ -17,6 +17,7 @@ from tests.kit.temporal_workflows import Ask
 
 import holdfast
 from holdfast._integrations.temporal.attempt import Attempt
+from holdfast._journal.resolve import open_journal
 from holdfast.integrations.temporal import HoldfastPlugin
 
 
@@ -28,7 +29,7 @@ class Job:
         address: Where Temporal is.
         queue: The task queue.
         agent: The agent's address.
-        journal: A path; None for no journal.
+        journal: A path, or an address of PostgreSQL; None for no journal.
         dies: ``recorded``: once the server knows that the message may be sent; None for never.
     """
 
@@ -41,7 +42,7 @@ class Job:
 
 
 async def run(job):
-    journal = None if job.journal is None else holdfast.SqliteJournal(job.journal, lease=0.5)
+    journal = job.journal and open_journal("journal", job.journal, lease=0.5)
     plugin = HoldfastPlugin(
         {
             "agent": holdfast.connect(

@@ -3,20 +3,25 @@
 import asyncio
 import contextlib
 import json
-import os
 import random
 import signal
-from collections import Counter
 from datetime import timedelta
 
 from temporalio.client import Client
-from tests.kit.killing import LIMIT, Network, agent_behind
+from tests.kit.killing import LIMIT, Network, agent_behind, kill_all
 from tests.kit.killing import behave as echo
 from tests.kit.temporal_workflows import Ask
+from tests.kit.workflow_rounds import UNKNOWN, draw_names, judge
 
 from holdfast.integrations.temporal import HoldfastPlugin
 
-__all__ = ["heartbeat_with_task", "one_round", "queue_and_agent", "started"]
+__all__ = [
+    "heartbeat_with_task",
+    "killed_at_message",
+    "one_round",
+    "queue_and_agent",
+    "started",
+]
 
 
 async def started(client, queue, workflow, *args):
@@ -46,17 +51,21 @@ class Queue:
         self.pids = []
 
     async def worker(self, journal=None, **job):
-        """Start a worker; give what its exit code will be known by."""
-        path = None if journal is None else str(self._path / journal)
-        pid, ended = await self._forks.start(**self._job, queue=self._name, journal=path, **job)
+        """Start a worker; give what its exit code will be known by.
+
+        Args:
+            journal: The name of a file, or an address of PostgreSQL; None for no journal.
+            job: Further members of the worker's job.
+        """
+        if journal is not None and "://" not in journal:
+            journal = str(self._path / journal)
+        pid, ended = await self._forks.start(**self._job, queue=self._name, journal=journal, **job)
         self.pids.append(pid)
         return ended
 
     def kill(self):
         """Kill every worker."""
-        while self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pids.pop(), signal.SIGKILL)
+        kill_all(self.pids)
 
     async def ask(self, text):
         """Start a workflow that asks."""
@@ -92,6 +101,30 @@ async def heartbeat_with_task(workflow):
         await asyncio.sleep(0.02)
 
 
+async def killed_at_message(address, forks, path, journal):
+    """Kill a worker when its message has come; give the agent, and the result by another worker.
+
+    Args:
+        address: Where Temporal is.
+        forks: What starts processes: `killing.processes` of ``killed_worker.py``.
+        path: A directory for the workers, which does not exist yet.
+        journal: The journal of both workers, as `Queue.worker` takes it.
+    """
+
+    def kill_once():
+        nonlocal kill
+        kill()
+        kill = lambda: None  # noqa: E731
+
+    async with queue_and_agent(address, forks, path, on_message=kill_once) as (agent, queue):
+        kill = queue.kill
+        ended = await queue.worker(journal)
+        workflow = await queue.ask("a")
+        assert await ended == -signal.SIGKILL
+        await queue.worker(journal)
+        return agent, await workflow.result()
+
+
 async def one_round(address, seed, path, started_by):
     """Kill workers as the seed decides; give what was counted, and what does not hold.
 
@@ -103,7 +136,7 @@ async def one_round(address, seed, path, started_by):
     """
     dice = random.Random(seed)
     journal = dice.choice(["calls.db", "calls.db", None])
-    names = [f"{dice.choice(['ask', 'stream'])}-{number}-{seed}" for number in range(3)]
+    names = draw_names(dice, seed)
     async with (
         asyncio.timeout(LIMIT),
         queue_and_agent(address, started_by, path, echo, random.Random(seed)) as (agent, queue),
@@ -114,19 +147,13 @@ async def one_round(address, seed, path, started_by):
             await asyncio.sleep(dice.uniform(0.2, 1.5))
             queue.kill()
         await queue.worker(journal)
-        results = await asyncio.gather(*(workflow.result() for workflow in workflows))
-    executed = Counter(task.history[0].text for task in agent.tasks.values())
-    unknown = [result.get("type") == "OutcomeUnknownError" for result in results]
-    problems = [f"{name} was executed twice" for name in executed if executed[name] > 1]
-    for name, result, is_unknown in zip(names, results, unknown, strict=True):
-        is_answered = result == {"text": name} and name in executed
-        if not is_answered and not is_unknown:
-            problems.append(f"{name} ended with {result}")
-    return {
-        "killed": 2,
-        "messages": len(names),
-        "executed": len(executed),
-        "twice": sum(count > 1 for count in executed.values()),
-        "answered": len(names) - sum(unknown),
-        "unknown": sum(unknown),
-    }, problems
+        ends = await asyncio.gather(*(workflow.result() for workflow in workflows))
+    results = {name: _result(end) for name, end in zip(names, ends, strict=True)}
+    return judge(results, agent, killed=2)
+
+
+def _result(end):
+    """What a workflow ended with, as `judge` takes it."""
+    if end.get("type") == "OutcomeUnknownError":
+        return UNKNOWN
+    return end.get("text", end)

@@ -30,6 +30,7 @@ __all__ = [
     "Processes",
     "Round",
     "harmed",
+    "kill_all",
     "one_round",
     "processes",
 ]
@@ -91,6 +92,13 @@ async def processes(program="killed_client.py"):
         parent.stdin.close()
         await parent.wait()
         await reading
+
+
+def kill_all(pids):
+    """Kill processes, and remove them from the list."""
+    while pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids.pop(), signal.SIGKILL)
 
 
 class Network:

@@ -1,7 +1,8 @@
 """``holdfast run results``: the result of each line of a run, from its journal.
 
 Rules: nothing is sent, and nothing is written to the journal; each message of the input has
-exactly one result, in the order of the lines; of a large run, only some lines are in memory.
+exactly one result, in the order of the lines; of a large run, some lines and the ids of all
+lines are in memory.
 """
 
 from __future__ import annotations
