@@ -159,6 +159,21 @@ def test_an_unknown_outcome_is_reported_again_and_not_sent(send):
     assert len(sends(agent)) == 1
 
 
+@pytest.mark.parametrize("flags", [[], ["--async"]])
+def test_a_key_whose_task_the_agent_has_lost_says_so(send, flags):
+    first = send("hello", "--async", agent=FakeAgent(completes("42", after=3000)))
+    restarted = FakeAgent(completes("43"))
+    done = send("hello", *flags, agent=restarted)
+
+    assert (first.exit, done.exit, restarted.executions) == (0, 1, {})
+    assert "Code: TaskNotFoundError\n" in done.err
+    assert " is task-1, last seen " in done.err
+    assert "loses them when it restarts; the message was not sent again" in done.err
+    assert "Hint: if executing the message twice does no harm, send it with another --key" in (
+        done.err
+    )
+
+
 @pytest.mark.parametrize("on_unknown", ["resend", "resend_if_absent"])
 @pytest.mark.parametrize("flags", [[], ["--stream"], ["--async"]])
 def test_a_message_of_unknown_outcome_is_sent_again_if_the_option_allows_it(

@@ -31,6 +31,7 @@ from holdfast.testing import (
     asks,
     completes,
     fails,
+    rate_limited,
     replies,
     streams,
 )
@@ -456,7 +457,7 @@ async def test_results_cancelled_before_they_were_sent_are_sent_by_the_next_wait
 
     def count(n: int) -> int:
         runs.append(n)
-        fake.agent.inject(Refuse(), on=operation)  # so that the next try is waited for
+        fake.agent.inject(rate_limited(10), on=operation)  # the next try waits
         return n
 
     operation = "SendStreamingMessage" if streaming else "SendMessage"

@@ -434,6 +434,8 @@ def choose_version(error: A2AError, state: CommandState) -> str | None:
 
 def check_task_id(_error: A2AError, state: CommandState) -> str | None:
     """Return what to check if there is no such task or configuration."""
+    if state.key is not None:
+        return "if executing the message twice does no harm, send it with another --key"
     if state.asks_for_config:
         return "check the ids of the task and of the configuration, and that both are this agent's"
     if state.task is not None:

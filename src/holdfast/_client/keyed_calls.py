@@ -347,17 +347,18 @@ class EarlierCall:
                 context_id=record.context_id,
             )
         was_answered = outcome == "answered"
-        recorded: Message | Task | None = None
+        recorded: Task | None = None
         if was_answered and record.result is not None:
-            kind: type[Message | Task] = Message if record.state is None else Task
-            recorded = stored(record.result, kind, record.message_id)
-            if isinstance(recorded, Message) or recorded.state.is_terminal:
+            if record.state is None:
+                return stored(record.result, Message, record.message_id)
+            recorded = stored(record.result, Task, record.message_id)
+            if recorded.state.is_terminal:
                 return recorded
         if was_answered and record.state is not None and record.task_id is not None:
             try:
                 task = await self._task(record, record.task_id, scope)
             except TaskNotFoundError:
-                if recorded is None:
+                if recorded is None or not recorded.state.is_interrupted:
                     raise
                 return recorded
             if task is not None:

@@ -60,7 +60,9 @@ OTHER_OPTIONS = {
         "the client obeys Retry-After by itself; Client.run has rate=, and "
         "resilience=Resilience(concurrency=ConcurrencyPolicy(…)) limits the calls in flight",
     ),
-    **dict.fromkeys(("api_key", "bearer", "credentials", "token"), "pass auth='Bearer <token>'"),
+    **dict.fromkeys(("bearer", "credentials", "token"), "pass auth='Bearer <token>'"),
+    "api_key": "pass auth={'X-API-Key': '<key>'}, with the header that the agent's card names",
+    "base_url": "pass the agent's address as the first argument",
     **dict.fromkeys(("cert", "ssl", "verify"), "pass tls=TlsConfig(…)"),
     **dict.fromkeys(
         ("client", "http_client", "httpx_client", "session", "transport"),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from holdfast._journal.agent_name import addresses_in
 from holdfast._journal.protocol import stored
+from holdfast._policy.deadline import LOST_IN_A_RESTART
 from holdfast._policy.task_ownership import TaskOwner
 from holdfast.errors import JournalError
-from holdfast.types import SendMessageRequest
+from holdfast.types import SendMessageRequest, TaskState
 
 if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord
@@ -86,15 +87,21 @@ def unknown_here(record: CallRecord, agent: str) -> JournalError:
 
 
 def explain_missing_task(error: TaskNotFoundError, record: CallRecord, agent: str) -> None:
-    """Add to an error that the task may be at a replica that is no longer listed.
+    """Add to an error what was recorded of the task, and why it may be missing.
 
     Args:
-        error: The error of the listed replicas.
+        error: The error of the agent, or of its listed replicas.
         record: The call of the task.
         agent: The name of the agent that does not have the task.
     """
     missing = missing_replicas(record, agent)
-    if missing:
+    if not missing and record.task_id and f"task {record.task_id}" not in error.message:
+        last_seen = "" if record.state is None else f", last seen {TaskState(record.state).name}"
+        error.message += (
+            f"; the task of message {record.message_id} is {record.task_id}{last_seen}: "
+            f"{LOST_IN_A_RESTART}; the message was not sent again"
+        )
+    elif missing:
         error.message += (
             f"; the call was recorded for {_shown(record.agent)}, so the task may be at "
             f"{', '.join(missing)}, which this client does not have: connect to it, too"
