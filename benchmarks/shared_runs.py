@@ -111,9 +111,9 @@ async def share(url: str, dsn: str, run_id: str, run: Run) -> dict[str, Any]:
 
     def advance(_key: str | None = None) -> None:
         nonlocal before, passed
-        if not before and results + shared.left_to_others >= run.items / 10:
+        if not before and results + shared.finished_elsewhere >= run.items / 10:
             before = resident_memory()
-        if not passed and shared.left_to_others >= run.recorded > 0:
+        if not passed and shared.finished_elsewhere >= run.recorded > 0:
             passed = time.perf_counter() - began
 
     journal = PostgresJournal(dsn, store_messages=run.stores)
@@ -126,7 +126,7 @@ async def share(url: str, dsn: str, run_id: str, run: Run) -> dict[str, Any]:
                 concurrency=IN_FLIGHT,
                 poll_interval=0.2,
             )
-            shared.on_left = advance
+            shared.on_finished_elsewhere = advance
             async for result in shared:
                 results += 1
                 errors += result.error is not None
@@ -137,7 +137,7 @@ async def share(url: str, dsn: str, run_id: str, run: Run) -> dict[str, Any]:
     return {
         "results": results,
         "errors": errors,
-        "left": shared.left_to_others,
+        "elsewhere": shared.finished_elsewhere,
         "grown": grown,
         "passed": passed,
     }
@@ -276,7 +276,7 @@ def _check(run: Run, done: list[dict[str, Any]], executed: dict[str, int]) -> No
     """
     sent, results = run.items - run.recorded, sum(one["results"] for one in done)
     errors = sum(one["errors"] for one in done)
-    is_whole = all(one["results"] + one["left"] == run.items for one in done)
+    is_whole = all(one["results"] + one["elsewhere"] == run.items for one in done)
     is_once = executed == {"received": sent, "repeated": 0}
     if results < sent or errors or not is_whole or not is_once:
         raise SystemExit(f"{results} results of {sent}, {executed}, {done}")

@@ -1158,13 +1158,13 @@ async def test_processes_of_a_shared_run_yield_each_result_once_and_work_in_para
         journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
         async with connected(agent, journal=journal) as client:
             run = client.run(messages, run_id="night", shared=True, concurrency=10)
-            run.on_left = left.append
+            run.on_finished_elsewhere = left.append
             found = {}
             async for result in run:
                 assert result.key not in found
                 found[result.key] = result.answer.text
                 longest.append(len(run._deferred))
-            assert run.left_to_others == len(messages) - len(found)
+            assert run.finished_elsewhere == len(messages) - len(found)
         await journal.close()
         return found
 
@@ -1226,7 +1226,7 @@ async def test_a_call_that_another_process_of_a_shared_run_resumes_first_is_left
             run = client.run(["a"], run_id="night", shared=True)
             results = await collected(run)
         await journal.close()
-        return len(results), run.left_to_others
+        return len(results), run.finished_elsewhere
 
     second = asyncio.create_task(process(journals[1]))
     await resumed.wait()
@@ -1305,7 +1305,7 @@ async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_not_o
             run = client.run(["a"], run_id="night", shared=True)
             results = await collected(run)
         await journal.close()
-        return len(results), run.left_to_others
+        return len(results), run.finished_elsewhere
 
     late = asyncio.create_task(process(Late, observers=[seen.append]))
     await is_late.wait()

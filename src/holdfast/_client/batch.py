@@ -89,9 +89,10 @@ class BulkRun(ClosingContext, AsyncOnly):
     async context manager.
 
     Attributes:
-        left_to_others: Number of messages without a result here, because another process of a
+        finished_elsewhere: Number of messages without a result here, because another process of a
             shared run has finished their calls.
-        on_left: Called with the key of each such message; None, the default, for nothing.
+        on_finished_elsewhere: Called with the key of each such message; None, the default, for
+            nothing.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class BulkRun(ClosingContext, AsyncOnly):
         self._fatal_error: BaseException | None = None
         self._is_exhausted = False
         self._deferred: deque[tuple[float, RunItem]] = deque()  # held by others, each with a time
-        self.left_to_others = 0
-        self.on_left: Callable[[str], None] | None = None
+        self.finished_elsewhere = 0
+        self.on_finished_elsewhere: Callable[[str], None] | None = None
 
     @property
     def in_flight(self) -> int:
@@ -288,8 +289,8 @@ class BulkRun(ClosingContext, AsyncOnly):
         except (ValueError, TypeError) as invalid:
             return RunResult(key=key, error=invalid, duration=clock() - started_at)
         keyed = None if self._keys is None else self._keys.call(key)
-        if keyed is not None and (reason := await keyed.left_to_others(message)) is not None:
-            self._leave(item, reason)
+        if keyed is not None and (reason := await keyed.why_taken(message)) is not None:
+            self._skip(item, reason)
             return None
         scope, observed = self._begin(keyed)
         answer: Answer | None = None
@@ -299,14 +300,14 @@ class BulkRun(ClosingContext, AsyncOnly):
                 try:
                     answer = await self._ask(message, scope)
                 except JournalError as failure:
-                    if self._is_left_to_others(failure):
+                    if self._is_taken(failure):
                         observed.discard()
                     raise
                 if answer.task is not None and answer.needs_input:
                     raise input_required(answer.task, answer.question)
         except A2AError as failure:
-            if self._is_left_to_others(failure):
-                self._leave(item, failure.reason)
+            if self._is_taken(failure):
+                self._skip(item, failure.reason)
                 return None
             answer, error = None, failure
         earlier = None if keyed is None else keyed.earlier
@@ -319,7 +320,7 @@ class BulkRun(ClosingContext, AsyncOnly):
             agent=None if earlier is None else earlier.agent,
         )
 
-    def _is_left_to_others(self, error: A2AError) -> TypeGuard[JournalError]:
+    def _is_taken(self, error: A2AError) -> TypeGuard[JournalError]:
         """Return whether another process has begun the call meanwhile, in a shared run."""
         return (
             self._keys is not None
@@ -329,15 +330,15 @@ class BulkRun(ClosingContext, AsyncOnly):
             and error.reason in {"held", "finished"}
         )
 
-    def _leave(self, item: RunItem, reason: str) -> None:
-        """Leave a message to the process that has it; after a while, see whether it crashed."""
+    def _skip(self, item: RunItem, reason: str) -> None:
+        """Skip a message that another process has; if it is held, try again after a while."""
         if reason == "held":
             due = asyncio.get_running_loop().time() + _DEFERRAL_S
             self._deferred.append((due, item))
             return
-        self.left_to_others += 1
-        if self.on_left is not None:
-            self.on_left(item.key)
+        self.finished_elsewhere += 1
+        if self.on_finished_elsewhere is not None:
+            self.on_finished_elsewhere(item.key)
 
 
 async def _items(

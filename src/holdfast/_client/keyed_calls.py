@@ -137,7 +137,7 @@ class KeyedCall:
         self.earlier: EarlierCall | None = None
         self._keys = keys
         self._key = key
-        self._looked_up: list[CallRecord | None] = []  # by `left_to_others`, for `once`
+        self._prefetched: list[CallRecord | None] = []  # at most one, for the next `once`
 
     async def was_sent(self) -> bool:
         """Return whether the message was sent before, or may have been; False if unknown."""
@@ -147,8 +147,8 @@ class KeyedCall:
             return False
         return record is not None and record.outcome != "not_sent"
 
-    async def left_to_others(self, message: Message) -> Literal["held", "finished"] | None:
-        """Return why the call is left to another client; None if it is this client's to make.
+    async def why_taken(self, message: Message) -> Literal["held", "finished"] | None:
+        """Return why the call of a shared run is another client's; None if it is this client's.
 
         The record is read once for this and the following `once`.
         """
@@ -156,11 +156,11 @@ class KeyedCall:
             return None
         with contextlib.suppress(JournalError):  # which `once` raises
             record = await self._keys.journaling.find_label(self.label)
-            self._looked_up = [record]
-            return self._left_to_others(record, message)
+            self._prefetched = [record]
+            return self._why_taken(record, message)
         return None
 
-    def _left_to_others(
+    def _why_taken(
         self, record: CallRecord | None, message: Message
     ) -> Literal["held", "finished"] | None:
         if record is None or record.outcome == "not_sent":
@@ -234,13 +234,13 @@ class KeyedCall:
 
     async def _find(self, message: Message, deadline: Deadline) -> EarlierCall | None:
         keys, key = self._keys, self._key
-        if self._looked_up:
-            record = self._looked_up.pop()
+        if self._prefetched:
+            record = self._prefetched.pop()
         else:
             record = await self._within(deadline, keys.journaling.find_label(self.label))
         if record is None or record.outcome == "not_sent":
             return None
-        if keys.is_shared and (reason := self._left_to_others(record, message)):
+        if keys.is_shared and (reason := self._why_taken(record, message)):
             text = f"the call of the key {key!r} is {reason}, by another client of the run"
             raise JournalError(text, reason=reason, message_id=record.message_id, executed=False)
         conflict = keys.conflict(key, record, message)

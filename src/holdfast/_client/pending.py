@@ -423,7 +423,7 @@ async def resume(
             if task is None:
                 if not wants_resend(streams.scope.on_unknown, search):
                     resend = None
-                send_again = _allowed(resend, call.record, journaling, lost, search)
+                send_again = _permitted_resend(resend, call.record, journaling, lost, search)
                 return await call.while_held(send_again(call, lost, search))
             task_id = task.id
         owner = owner_of(call.record, message)
@@ -477,7 +477,7 @@ async def _search(
     )
 
 
-def _allowed(
+def _permitted_resend(
     resend: Resend | None,
     record: CallRecord,
     journaling: Journaling,

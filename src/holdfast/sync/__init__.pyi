@@ -200,9 +200,10 @@ class BulkRun:
     the run closes the generator when it ends. To stop early, call `close`, or use the run as a context manager.
 
     Attributes:
-        left_to_others: Number of messages without a result here, because another process of a
+        finished_elsewhere: Number of messages without a result here, because another process of a
             shared run has finished their calls.
-        on_left: Called with the key of each such message; None, the default, for nothing.
+        on_finished_elsewhere: Called with the key of each such message; None, the default, for
+            nothing.
     """
     @property
     def in_flight(self) -> int:

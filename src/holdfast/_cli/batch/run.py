@@ -206,7 +206,7 @@ class Run:
             on_unknown=plan.on_unknown,
             shared=plan.is_shared,
         )
-        run.on_left = self._left
+        run.on_finished_elsewhere = self._finished_elsewhere
         progress = Progress(self._counts, session.outage, self._output)
         progress.begin(lines, run)
         writing = asyncio.create_task(self._write_all(run, results))
@@ -243,7 +243,7 @@ class Run:
             await run.close()
             progress.end()
 
-    def _left(self, key: str) -> None:
+    def _finished_elsewhere(self, key: str) -> None:
         """Count a line whose result another process of the run has."""
         del self._lines_in_flight[key]
         self._counts.elsewhere += 1
