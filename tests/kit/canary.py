@@ -94,7 +94,7 @@ async def by_session():
 
 PLACES = {
     "authorization": lambda: {"auth": f"Bearer {CANARY}"},
-    "authorization without a scheme": lambda: {"auth": CANARY},
+    "authorization without a scheme": lambda: {"auth": {"authorization": CANARY}},
     "headers of auth": lambda: {"auth": {"X-API-Key": CANARY}},
     "static": lambda: {"auth": StaticAuth({"x-short": CANARY})},
     "provider": lambda: {"auth": Provider()},

@@ -211,7 +211,7 @@ async def test_a_secret_in_the_address_of_a_redirected_card_is_redacted(carrier,
     client = connect(
         agent.url,
         engine=FakeNetwork(agent),
-        auth=token,
+        auth={"authorization": token},
         resilience=ONCE,
         observers=[lambda event: observed.append(repr(event))],
     )

@@ -425,7 +425,8 @@ async def test_an_echoed_credential_in_another_encoding_is_redacted(encoded):
         return HttpReply(status=200, body=json.dumps(document).encode())
 
     card = {"name": "E", "supportedInterfaces": [{"url": HOST, "protocolBinding": "JSONRPC"}]}
-    client = connect(HOST, engine=Echo(answer, card, from_the_card_on=False), auth=CANARY)
+    auth = {"authorization": CANARY}
+    client = connect(HOST, engine=Echo(answer, card, from_the_card_on=False), auth=auth)
 
     with pytest.raises(A2AError) as caught:
         await client.get_task("task-1")
