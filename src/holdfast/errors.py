@@ -936,7 +936,8 @@ class DuplicateTasksError(A2AError):
 class CallEndedError(A2AError):
     """A call to resume has ended, without an answer that can be returned.
 
-    Nothing was sent. ``executed`` refers to the message: True if there was an answer, else None.
+    Nothing was sent. ``executed`` refers to the message of that call: True if it was answered, or
+    executed more than once, else None.
 
     Attributes:
         message_id: Id of its message.

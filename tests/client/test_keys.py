@@ -20,14 +20,21 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.errors import CallEndedError, JournalError, KeyConflictError
-from holdfast.extend import RecordUpdate
+from holdfast.errors import (
+    CallEndedError,
+    DuplicateTasksError,
+    JournalError,
+    KeyConflictError,
+)
+from holdfast.extend import BaseLayer, RecordUpdate
 from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     Cut,
+    Delay,
     FakeAgent,
     FakeNetwork,
     Refuse,
+    Reset,
     Stall,
     asks,
     completes,
@@ -135,6 +142,28 @@ async def test_an_answer_that_the_journal_does_not_store_is_named(client):
 
     assert (caught.value.outcome, caught.value.executed) == ("answered", True)
     assert len(agent.calls(SEND)) == 1
+
+
+class Doubled(BaseLayer):
+    """A proxy that sends a message twice."""
+
+    async def unary(self, call):
+        if call.operation.name == "SendMessage":
+            await super().unary(call)
+        return await super().unary(call)
+
+
+async def test_a_message_with_two_tasks_is_known_to_have_been_executed(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Delay(seconds=0), on="SendMessage")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    async with client(agent, attempt_layers=[Doubled]) as process:
+        with pytest.raises(DuplicateTasksError):
+            await process.send_message("How far?", key="moon")
+        with pytest.raises(CallEndedError) as caught:
+            await process.send_message("How far?", key="moon")
+
+    assert (caught.value.outcome, caught.value.executed) == ("duplicated", True)
 
 
 async def test_a_failed_task_fails_again(client):

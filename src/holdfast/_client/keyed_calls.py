@@ -272,7 +272,7 @@ class EarlierCall:
             resend: Sends the message again, where ``on_unknown`` allows it.
 
         Raises:
-            CallEndedError: The call has ended, and its answer is not stored.
+            CallEndedError: The call has ended without an answer that can be returned.
             JournalError: Another client has continued the call meanwhile.
             A2AError: Another reason for no answer.
         """
@@ -374,7 +374,7 @@ class EarlierCall:
             message_id=record.message_id,
             outcome=outcome,
             detail=record.detail,
-            executed=True if was_answered else None,
+            executed=True if outcome in {"answered", "duplicated"} else None,
         )
 
     async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:

@@ -525,7 +525,7 @@ class Client:
         Raises:
             KeyConflictError: The key was used for another message or another agent; nothing was
                 sent.
-            CallEndedError: The call of the key has ended, and its answer is not stored.
+            CallEndedError: The call of the key has ended without an answer that can be returned.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
                 task of it. It was not sent again, unless ``on_unknown`` allows it.
@@ -602,7 +602,7 @@ class Client:
         Raises:
             KeyConflictError: The key was used for another message or another agent; nothing was
                 sent.
-            CallEndedError: The call of the key has ended, and its answer is not stored.
+            CallEndedError: The call of the key has ended without an answer that can be returned.
             OutcomeUnknownError: The message was sent, its reply was lost, and the search found no
                 task of it. It was not sent again, unless ``on_unknown`` allows it.
             ValueError: The message has no content, or an argument is out of range.
@@ -757,7 +757,7 @@ class Client:
         Raises:
             KeyConflictError: The key was used for another message or another agent; nothing was
                 sent.
-            CallEndedError: The call of the key has ended, and its answer is not stored.
+            CallEndedError: The call of the key has ended without an answer that can be returned.
             ClientToolsNotSupportedError: Raised by the stream: the agent does not support tools;
                 nothing was sent.
             ValueError: The message has no content, or an argument is out of range.
