@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from holdfast._client.circuit import Circuit
     from holdfast._client.named_agent import AgentHealth
     from holdfast._client.stats import ClientStats, EndpointStats
-    from holdfast._pipeline.listeners import (
+    from holdfast._pipeline.observations import (
         AttemptFailed,
         AttemptStarted,
         CallFinished,
@@ -52,7 +52,7 @@ __getattr__, __dir__ = publish(
         "_client.circuit": "Circuit",
         "_client.named_agent": "AgentHealth",
         "_client.stats": "ClientStats EndpointStats",
-        "_pipeline.listeners": (
+        "_pipeline.observations": (
             "AttemptFailed AttemptStarted CallFinished CardChecked CircuitChanged Observation "
             "Observer ReconcileStarted Reconciled Reconnected RequestFinished RetryScheduled"
         ),

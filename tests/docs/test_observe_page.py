@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import logging
+import re
 import sys
 import types
 
@@ -14,7 +15,7 @@ from tests.kit.pages import Page, execute
 
 import holdfast
 from holdfast import observe
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, rate_limited, streams
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, rate_limited, streams
 
 PAGE = Page("docs/howto/observe.md")
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -70,6 +71,31 @@ async def test_each_level_logs_what_the_page_says(run, caplog, monkeypatch):
         ("INFO", "attempt 2 follows in"),
         ("INFO", "reconnected to task"),
     }
+
+
+ROWS = PAGE.text.partition("| field | meaning |")[2].partition("\n\n")[0].splitlines()
+FIELDS = {name for row in ROWS[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+async def test_records_have_the_fields_of_the_page(caplog):
+    agent = FakeAgent(streams("forty", "-two"), lists_tasks=True)
+    agent.inject(rate_limited(1), on="SendStreamingMessage")
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=1), on="SubscribeToTask")
+    plain = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
+    with caplog.at_level(logging.DEBUG, "holdfast"):
+        async with holdfast.connect(agent.url, engine=FakeNetwork(agent)) as client:
+            answer = await client.ask("How far is the moon?")
+
+    records = [vars(record) for record in caplog.records if record.name == "holdfast"]
+    found = {name for record in records for name in record.keys() - plain}
+    assert found <= FIELDS
+    assert {"request_id", "attempt", "wait_s", "error_type", "executed", "message_id"} <= found
+    assert all("operation" in record for record in records)
+    (found_task,) = [record for record in records if "was found as task" in record["message"]]
+    assert found_task["task_id"] == answer.task_id
+    waits = [record["wait_s"] for record in records if "wait_s" in record]
+    assert waits[0] >= 1
 
 
 async def test_an_observer_sees_each_call_once(run):

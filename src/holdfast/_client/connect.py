@@ -27,7 +27,7 @@ from holdfast._pipeline.cards.trust import CardTrust
 from holdfast._pipeline.credentials import AuthProviderRef
 from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
-from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
+from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observers
 from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipeline, card_source
 from holdfast._pipeline.security_warnings import SecurityWarnings
 from holdfast._pipeline.transport import Reply, UnaryOnly
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.replicas import ReplicaCards
     from holdfast._pipeline.cards.trust import CardChecker
     from holdfast._pipeline.interfaces import Route
+    from holdfast._pipeline.observations import Observer
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Call, Layer, Transport
     from holdfast._policy.reconcile import ContextIds, OnUnknown

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.endpoints import Endpoints
-    from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
+    from holdfast._pipeline.listeners import Consumer, Interceptor
+    from holdfast._pipeline.observations import Observer
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Layer
     from holdfast._policy.reconcile import ContextIds

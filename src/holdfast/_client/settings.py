@@ -32,7 +32,8 @@ from holdfast._client.targets import AgentTarget, check_transport_producers, rou
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
-from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
+from holdfast._pipeline.listeners import Consumer, Interceptor
+from holdfast._pipeline.observations import Observer
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
 from holdfast._wire.http import check_caller_headers

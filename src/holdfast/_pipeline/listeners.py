@@ -15,36 +15,35 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-import msgspec
-
 from holdfast._model.operations import SUBSCRIBE_TO_TASK
-from holdfast._pipeline.cards.verification import CardVerification
-from holdfast._policy.breaker import BreakerState
-from holdfast.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
+from holdfast._pipeline.observation_log import log_observation
+from holdfast._pipeline.observations import (
+    AttemptFailed,
+    AttemptStarted,
+    CallFinished,
+    CardChecked,
+    CircuitChanged,
+    Reconciled,
+    ReconcileStarted,
+    Reconnected,
+    RequestFinished,
+    RetryScheduled,
+)
+from holdfast.errors import A2AError
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
+    from holdfast._pipeline.cards.verification import CardVerification
+    from holdfast._pipeline.observations import Observation, Observer
     from holdfast._pipeline.transport import AnyCall, AnyReply, CallGroup
     from holdfast._policy.breaker import Breaker
     from holdfast.errors import Attempt, OutcomeUnknownError
 
 __all__ = [
-    "AttemptFailed",
-    "AttemptStarted",
-    "CallFinished",
-    "CardChecked",
-    "CircuitChanged",
     "Consumer",
     "Interceptor",
     "ListenerSet",
-    "Observation",
-    "Observer",
     "Observers",
-    "ReconcileStarted",
-    "Reconciled",
-    "Reconnected",
-    "RequestFinished",
-    "RetryScheduled",
     "attempts_of",
 ]
 
@@ -118,198 +117,11 @@ class ListenerSet:
         self.consumers = tuple(consumers)
 
 
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in the life of a call; the base class of all observations.
-
-    Attributes:
-        request_id: Id of the request.
-        operation: Name of the operation.
-        agent: Address of the agent, without credentials or query; None before it is known.
-    """
-
-    request_id: str
-    operation: str
-    agent: str | None
-
-
-class AttemptStarted(Observation, frozen=True, kw_only=True):
-    """An attempt begins.
-
-    Attributes:
-        number: Number of the attempt, from 1.
-    """
-
-    number: int
-
-
-class AttemptFailed(Observation, frozen=True, kw_only=True):
-    """An attempt failed.
-
-    Attributes:
-        number: Number of the attempt, from 1.
-        duration: Duration of the attempt in seconds.
-        error: The error.
-    """
-
-    number: int
-    duration: float
-    error: A2AError
-
-
-class RetryScheduled(Observation, frozen=True, kw_only=True):
-    """An attempt failed, and another one is scheduled; reported once for each attempt.
-
-    Attributes:
-        number: Number of the next attempt, from 2.
-        wait: Seconds until the next attempt; it may begin later if the circuit is open then.
-        error: The error of the previous attempt.
-    """
-
-    number: int
-    wait: float
-    error: A2AError
-
-
-class Reconnected(Observation, frozen=True, kw_only=True):
-    """A stream that was cut has resubscribed.
-
-    Attributes:
-        task_id: Id of the task.
-        number: Number of resubscriptions of the stream, from 1.
-        error: The error that broke a connection of the stream last; None if its connections ended
-            without an error, or were cut off because they brought fewer events than the task has.
-    """
-
-    task_id: str
-    number: int
-    error: A2AError | None = None
-
-
-class CircuitChanged(Observation, frozen=True, kw_only=True):
-    """A circuit breaker has opened, lets one call probe (``"half_open"``), or has closed.
-
-    ``request_id`` names the call that changed the state; changes by hand (`Circuit`) are not
-    reported.
-
-    Attributes:
-        state: The new state (`BreakerState`).
-        failures: Number of consecutive failures.
-        retry_after: Seconds until the next call may pass.
-    """
-
-    state: BreakerState
-    failures: int
-    retry_after: float
-
-
-class ReconcileStarted(Observation, frozen=True, kw_only=True):
-    """The search for a message whose reply was lost begins.
-
-    ``operation`` is the operation that sent the message, as in `Reconciled`, which follows.
-
-    Attributes:
-        message_id: Id of the message.
-        timeout: Largest duration of the search in seconds; 0 if the call has no time left, and
-            there is no search.
-        error: The error that lost the reply.
-    """
-
-    message_id: str
-    timeout: float
-    error: A2AError
-
-
-class Reconciled(Observation, frozen=True, kw_only=True):
-    """The search for a message whose reply was lost has ended.
-
-    ``operation`` is the operation that sent the message, ``"SendMessage"`` if the message comes
-    from a journal.
-
-    Attributes:
-        message_id: Id of the message.
-        searched: The locations that were searched, in order.
-        task_id: Id of the task that the message created, which replaces the reply; None if no task
-            was found.
-        duration: Duration of the search in seconds.
-    """
-
-    message_id: str
-    searched: tuple[str, ...]
-    task_id: str | None
-    duration: float
-
-
-class CardChecked(Observation, frozen=True, kw_only=True):
-    """A card was fetched, and its signatures were checked.
-
-    ``request_id`` names the call that needed the card.
-
-    Attributes:
-        verification: The result of the check.
-    """
-
-    verification: CardVerification
-
-
-class RequestFinished(Observation, frozen=True, kw_only=True):
-    """One request of a call has ended; not reported if no attempt was made.
-
-    There is no attempt for a card from the cache, a call that an open circuit refuses, or a reply
-    of an `Interceptor`.
-
-    A `Client.ask` makes several requests if its stream is cut or its task is polled. Each of them
-    is reported; a stream that was cut has the error that cut it, even if the call continues.
-
-    Attributes:
-        attempts: Number of attempts of the request. If the request did not get past the agent
-            card, the number of attempts to fetch the card.
-        duration: Seconds; for a stream, until it was closed.
-        error: The error that ended the request; an ``asyncio.CancelledError`` if the caller
-            cancelled it; None if it succeeded.
-    """
-
-    attempts: int
-    duration: float
-    error: BaseException | None
-
-
-class CallFinished(Observation, frozen=True, kw_only=True):
-    """A call of the caller has ended; reported once for all requests of the call.
-
-    A call is one method call on a client: `Client.ask` and `Client.stream_message` until the
-    stream is closed, `Client.wait` and `Client.cancel_task` with all their polls, each message of
-    `Client.run`, each turn of a conversation. ``operation`` and ``request_id`` belong to the
-    request that sent the message, or to the first request if no message was sent. Fetching a card
-    for a call is not a call.
-
-    Attributes:
-        attempts: Number of attempts of all requests of the call; 0 if nothing was requested, as
-            for a result that was in the journal. If the call did not get past the agent card, the
-            number of attempts to fetch the card.
-        duration: Seconds; for a stream, until its last event, or until the caller left it.
-        error: The error that the caller received, such as a `TaskFailedError`; an
-            ``asyncio.CancelledError`` if the call was cancelled; None if the call succeeded (also
-            after a cut), or if the caller left a stream before its end.
-    """
-
-    attempts: int
-    duration: float
-    error: BaseException | None
-
-
-Observer = Callable[[Observation], None]
-"""Function that receives each `Observation` of a call, in order; it must not block.
-
-It is called in the event loop of the call, and must be a plain function. Its exceptions are
-logged.
-"""
-
-
 class Observers:
     """Reports observations to the log and to the caller's observers; their errors are logged."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
-        self._observers = (_log, *observers)
+        self._observers = (log_observation, *observers)
         self._has_callers_observers = len(self._observers) > 1
         self._has_warned = False
 
@@ -400,9 +212,7 @@ class Observers:
 
     def card_checked(self, call: AnyCall, verification: CardVerification) -> None:
         """Report that the signature of a card was checked."""
-        checked = CardChecked(**_subject_of(call), verification=verification)
-        _log_card(checked)
-        self._notify(checked)
+        self._notify(CardChecked(**_subject_of(call), verification=verification))
 
     def request_finished(self, call: AnyCall, error: BaseException | None) -> None:
         """Report the end of a request if one was made, and of the call if it ends with it."""
@@ -502,116 +312,3 @@ def _subject_of(call: AnyCall) -> _Subject:
         "operation": call.operation.name,
         "agent": None if endpoint is None else endpoint.agent,
     }
-
-
-def _log(observation: Observation) -> None:
-    """Log an observation under ``holdfast``; bodies and headers are never logged."""
-    match observation:
-        case AttemptStarted() if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s attempt %d started", _describe(observation), observation.number)
-        case AttemptFailed():
-            # A refused subscription means that the task is over: the stream fetches it.
-            is_answer = observation.operation == SUBSCRIBE_TO_TASK.name and isinstance(
-                observation.error, UnsupportedOperationError | TaskNotFoundError
-            )
-            logger.log(
-                logging.INFO if is_answer else logging.WARNING,
-                "%s attempt %d failed after %.3f s: %s: %s",
-                _describe(observation),
-                observation.number,
-                observation.duration,
-                type(observation.error).__name__,
-                observation.error,
-            )
-        case RetryScheduled():
-            logger.info(
-                "%s attempt %d follows in %.3f s",
-                _describe(observation),
-                observation.number,
-                observation.wait,
-            )
-        case CircuitChanged():
-            _log_circuit(observation)
-        case Reconnected():
-            logger.info(
-                "%s reconnected to task %s (reconnect %d)",
-                _describe(observation),
-                observation.task_id,
-                observation.number,
-            )
-        case ReconcileStarted() if not observation.timeout:
-            logger.warning(
-                "%s the reply to message %s was lost, and no time is left to search for its task",
-                _describe(observation),
-                observation.message_id,
-            )
-        case ReconcileStarted():
-            logger.warning(
-                "%s the reply to message %s was lost: searching for its task for up to %g s",
-                _describe(observation),
-                observation.message_id,
-                observation.timeout,
-            )
-        case Reconciled():
-            logger.warning(
-                "%s message %s, whose reply was lost, %s after %.3f s",
-                _describe(observation),
-                observation.message_id,
-                "was not found"
-                if observation.task_id is None
-                else f"was found as task {observation.task_id}",
-                observation.duration,
-            )
-        case RequestFinished() | CallFinished() if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "%s %s %s after %.3f s (attempts: %d)",
-                _describe(observation),
-                "call" if isinstance(observation, CallFinished) else "request",
-                "succeeded"
-                if observation.error is None
-                else f"failed with {type(observation.error).__name__}",
-                observation.duration,
-                observation.attempts,
-            )
-        case _:
-            pass
-
-
-_OUTCOMES = {
-    "verified": "verified",
-    "absent": "not signed",
-    "invalid": "signed wrongly",
-    "unverifiable": "not verified",
-}
-
-
-def _log_card(checked: CardChecked) -> None:
-    verification = checked.verification
-    is_doubtful = verification.outcome in {"invalid", "unverifiable"}
-    logger.log(
-        logging.WARNING if is_doubtful else logging.DEBUG,
-        "%s the card is %s: %s",
-        _describe(checked),
-        _OUTCOMES[verification.outcome],
-        verification.reason or f"key {verification.key_id!r}",
-    )
-
-
-def _log_circuit(changed: CircuitChanged) -> None:
-    match changed.state:
-        case "open":
-            logger.warning(
-                "%s circuit open for %.3g s after %d consecutive failures",
-                _describe(changed),
-                changed.retry_after,
-                changed.failures,
-            )
-        case "half_open":
-            logger.info("%s circuit half-open: one call probes the agent", _describe(changed))
-        case _:
-            logger.info("%s circuit closed", _describe(changed))
-
-
-def _describe(observation: Observation) -> str:
-    agent = "an unknown agent" if observation.agent is None else observation.agent
-    return f"{observation.operation} {observation.request_id} to {agent}:"

@@ -46,7 +46,8 @@ from holdfast._journal.protocol import Journal
 from holdfast._model.operations import Operation
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._pipeline.endpoints import Endpoints
-from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
+from holdfast._pipeline.listeners import Consumer, Interceptor
+from holdfast._pipeline.observations import Observer
 from holdfast._pipeline.produced import TransportProducer
 from holdfast._pipeline.transport import Layer, Reply
 from holdfast._policy.breaker import BreakerFailure, BreakerState

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
     from holdfast._net.tls_config import TlsConfig
-    from holdfast._pipeline.listeners import Observer
+    from holdfast._pipeline.observations import Observer
     from holdfast._pipeline.transport import Layer
     from holdfast.types import AgentCard
 

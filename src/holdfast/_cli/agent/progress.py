@@ -18,7 +18,7 @@ from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
-from holdfast._pipeline.listeners import (
+from holdfast._pipeline.observations import (
     AttemptFailed,
     AttemptStarted,
     Reconciled,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._cli.output.base import Output
-    from holdfast._pipeline.listeners import Observation
+    from holdfast._pipeline.observations import Observation
     from holdfast.types import AgentCard, Task
 
 __all__ = ["ProgressReporter"]

@@ -28,9 +28,7 @@ from holdfast._journal.records import label_of
 from holdfast._model.extras import install_command
 from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
-from holdfast._pipeline.listeners import (
-    AttemptStarted,
-)
+from holdfast._pipeline.observations import AttemptStarted
 from holdfast._version import __version__
 from holdfast._wire.bindings import (
     OLDER_VERSION,
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
     from holdfast._journal.protocol import Journal
-    from holdfast._pipeline.listeners import Observation
+    from holdfast._pipeline.observations import Observation
     from holdfast._pipeline.transport import AuthProvider
     from holdfast._policy.reconcile import OnUnknown
     from holdfast._wire.bindings import ProtocolVersion

@@ -16,7 +16,7 @@ from holdfast._cli.batch.session import JournaledSession, was_not_sent
 from holdfast._cli.errors import unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._model.operations import SEND_NAMES
-from holdfast._pipeline.listeners import AttemptFailed, AttemptStarted, RequestFinished
+from holdfast._pipeline.observations import AttemptFailed, AttemptStarted, RequestFinished
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
     from holdfast._client.answer import Answer
-    from holdfast._pipeline.listeners import Observation
+    from holdfast._pipeline.observations import Observation
     from holdfast.types import AgentCard, Event, Task
 
 __all__ = ["MAX_OUTAGE_S", "Outage", "WatchedSession", "is_unreachable"]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
     from holdfast._journal.postgres import PostgresJournal
-    from holdfast._pipeline.listeners import Observation
+    from holdfast._pipeline.observations import Observation
     from holdfast._policy.reconcile import OnUnknown
     from holdfast.types import AgentCard, Event, Task
 
