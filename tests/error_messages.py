@@ -46,8 +46,8 @@ ADVICE = {
     "AgentError": "Read `code`, `data` and `details`: the agent defines their meaning.",
     "AuthenticationError": "Pass credentials with `auth=`; `schemes` and `missing` name what the "
     "card requires. Log in again if a token has expired.",
-    "CallEndedError": "The call has an outcome in the journal; send the message again under a new "
-    "message id if you need its answer.",
+    "CallEndedError": "Read `outcome`. The key stays used: pass a new one only if executing the "
+    "message twice does no harm. `store_messages=True` of the journal keeps later answers.",
     "CancelUnconfirmedError": "The task may still be running: read `task`, and call `wait` or "
     "`cancel_task` again.",
     "CardSignatureError": "Do not call the agent until its card verifies; check the keys of your "

@@ -934,10 +934,11 @@ class DuplicateTasksError(A2AError):
 
 
 class CallEndedError(A2AError):
-    """A call to resume has ended, without an answer that can be returned.
+    """The call of a key has ended, and the journal has no answer to return.
 
-    Nothing was sent. ``executed`` refers to the message of that call: True if it was answered, or
-    executed more than once, else None.
+    The answer was not stored, or the call was refused, dismissed, or executed more than once.
+    Nothing was sent now. ``executed`` refers to the message of that call: True if it was answered
+    or executed more than once, else None.
 
     Attributes:
         message_id: Id of its message.

@@ -1197,6 +1197,19 @@ async def test_a_shared_run_resumes_the_calls_of_a_process_that_crashed(tmp_path
     assert {len(tasks) for tasks in agent.executions.values()} == {1}
 
 
+async def test_a_shared_run_counts_the_messages_that_wait_for_another_process(tmp_path):
+    agent, journal = FakeAgent(completes("42", after=60)), tmp_path / "calls.db"
+    async with connected(agent, journal=journal) as one, connected(agent, journal=journal) as two:
+        runs = [client.run(["a", "b"], run_id="night", shared=True) for client in (one, two)]
+        collecting = asyncio.gather(*map(collected, runs))
+        await asyncio.sleep(30)
+        sending = max(runs, key=lambda run: run.in_flight)
+        (waiting,) = [run for run in runs if run is not sending]
+        assert (sending.in_flight + waiting.in_flight, sending.held + waiting.held) == (2, 2)
+        await collecting
+        assert [run.held for run in runs] == [0, 0]
+
+
 async def test_a_call_that_another_process_of_a_shared_run_resumes_first_is_left_to_it(tmp_path):
     """The other process takes the call over after this one has read that its lease has ended."""
     taken = asyncio.Event()

@@ -78,8 +78,8 @@ async def test_a_key_is_executed_once(run):
 async def test_a_run_is_shared(run):
     *results, others = await run("shared=True")
     assert sorted(results) == [(str(number), "384,400 km") for number in range(3)]
-    assert others == (0, "on other machines")
-    assert await run("shared=True") == [(3, "on other machines")]
+    assert others == (0, "elsewhere")
+    assert await run("shared=True") == [(3, "elsewhere")]
 
 
 async def test_a_journal_has_options(run, server):

@@ -132,11 +132,14 @@ class BulkRun(ClosingContext, AsyncOnly):
 
     @property
     def held(self) -> int:
-        """The number of messages in flight whose calls another client holds in the journal.
+        """The number of messages that wait for a call that another client holds in the journal.
 
-        That client may have crashed: then the calls are resumed when their leases end.
+        That client may have crashed: then the calls are resumed when their leases end. In a shared
+        run these messages are not in flight.
         """
-        return 0 if self._keys is None else self._keys.held
+        if self._keys is None:
+            return 0
+        return self._keys.held + len(self._deferred) + (self._deferred_reader is not None)
 
     def __aiter__(self) -> Self:
         return self

@@ -131,10 +131,10 @@ def _own_key() -> str:
 
 def _explain_changed_workflow(error: KeyConflictError) -> None:
     """Say why the key of a step, which the caller did not choose, is used already."""
-    used_for, _, _ = error.message.partition("; this message was not sent")
     error.message = (
-        f"the code or the arguments of workflow {DBOS.workflow_id} have changed: {used_for}; this "
-        "message was not sent: start the workflow under another id"
+        f"the code or the arguments of workflow {DBOS.workflow_id} have changed: the key "
+        f"{error.key!r} of this step was used for message {error.message_id}; this message was "
+        "not sent: start the workflow under another id"
     )
 
 

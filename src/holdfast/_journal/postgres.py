@@ -143,8 +143,8 @@ class PostgresJournal:
     """Journal in a PostgreSQL database, which many machines may share; needs ``postgres``.
 
     The tables are created, in a schema of their own, at the first call; a role without the right
-    to do so needs them to be there. Every operation is one statement with its own transaction, so
-    that a pooler such as PgBouncer can assign connections by session or by transaction. The
+    to do so needs them to be there. Every statement commits by itself, so that a pooler
+    such as PgBouncer can assign connections by session or by transaction. The
     database holds addresses, ids and states, and content only with ``store_messages``.
 
     Leases are measured by the server's clock: the clocks of the machines may differ.

@@ -3,10 +3,10 @@
 Rules:
 - Each connection has a thread of its own, so that the event loop never waits for the server, and
   a journal serves several event loops.
-- Each operation is one statement, which commits by itself: it needs neither a session nor a
-  prepared statement, and works behind a pooler that assigns connections by transaction.
-- A statement is repeated after a lost connection, as while the server restarts: statements have to
-  recognize that they took effect before.
+- Each statement commits by itself: it needs neither a session nor a prepared statement, and works
+  behind a pooler that assigns connections by transaction.
+- An operation, of one statement or several, is repeated after a lost connection, as while the
+  server restarts: its statements have to recognize that they took effect before.
 - A child of a fork opens its own connections, and leaves those of its parent untouched.
 """
 

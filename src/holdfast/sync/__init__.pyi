@@ -212,9 +212,10 @@ class BulkRun:
 
     @property
     def held(self) -> int:
-        """The number of messages in flight whose calls another client holds in the journal.
+        """The number of messages that wait for a call that another client holds in the journal.
 
-        That client may have crashed: then the calls are resumed when their leases end.
+        That client may have crashed: then the calls are resumed when their leases end. In a shared
+        run these messages are not in flight.
         """
 
     def __iter__(self) -> Self: ...
