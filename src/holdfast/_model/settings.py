@@ -142,10 +142,10 @@ def explains_unknown_options(
                         target = type(args[0]).__name__
                     text = f"{name!r} is not an option of {target}; {hint}"
                     raise TypeError(text)
-            if missing is not None and len(args) < least and first not in options:
-                raise TypeError(missing)
-            if too_many is not None and len(args) > code.co_argcount:
-                raise TypeError(too_many)
+            is_missing = len(args) < least and first not in options
+            fault = missing if is_missing else too_many if len(args) > code.co_argcount else None
+            if fault is not None:
+                raise TypeError(fault)
 
         if inspect.iscoroutinefunction(function):
 
