@@ -86,7 +86,7 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
         if isinstance(message, Mapping):
             text += f"; for a JSON object, use holdfast.types.{kind.__name__}.from_dict(…)"
         raise TypeError(text)
-    if not (isinstance(cast("object", kind), type) and issubclass(kind, WireValue)):
+    if not _is_subclass(kind, WireValue):
         expected = f"holdfast.types.{message.DESCRIPTOR.name}"
         raise TypeError(f"kind must be a class of holdfast.types; pass {expected}")
     _check_same_name(kind, message)
@@ -141,6 +141,10 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
 @cache
 def _requests() -> Mapping[str, type[Request]]:
     return {operation.request.__name__: operation.request for operation in OPERATIONS.values()}
+
+
+def _is_subclass(kind: object, base: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, base)
 
 
 def _check_same_name(kind: type, message: ProtoMessage) -> None:
