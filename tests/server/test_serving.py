@@ -278,6 +278,7 @@ class SdkScripted(AgentExecutor):
     def __init__(self, at_the_end):
         self.at_the_end = at_the_end
         self.began = asyncio.Event()
+        self.was_cancelled = False
 
     async def execute(self, context, event_queue):
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
@@ -288,6 +289,7 @@ class SdkScripted(AgentExecutor):
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
+            self.was_cancelled = True
             match self.at_the_end:
                 case "swallows it":
                     return
@@ -302,7 +304,22 @@ class SdkScripted(AgentExecutor):
             raise
 
     async def cancel(self, context, event_queue):
-        raise NotImplementedError
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+async def test_a_client_cancels_a_turn_of_an_sdk_executor():
+    executor = SdkScripted("is cancelled")
+    async with asyncio.timeout(LIMIT):
+        async with (
+            A2AServer(executor, card={"name": "scripted"}).serving(grace=0) as running,
+            holdfast.connect(running.url) as client,
+        ):
+            task = await client.send_message("wait", return_immediately=True)
+            await executor.began.wait()
+            canceled = await client.cancel_task(task.id)
+
+    assert canceled.state is holdfast.TaskState.CANCELED
+    assert executor.was_cancelled
 
 
 @pytest.mark.parametrize(

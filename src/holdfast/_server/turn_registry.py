@@ -278,8 +278,8 @@ class _SdkTurnQueue(EventQueue):
         if self._state.is_closed:
             logger.debug("an event after the end of its turn was dropped")
             return
-        self._state.record(event)
         await self._queue.enqueue_event(event)
+        self._state.record(event)
 
 
 class _RunningSdkTurn:

@@ -116,10 +116,7 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     if is_answer or not isinstance(cast("object", value), WireValue):
         hint = "; pass its task or its message" if is_answer else ""
         raise TypeError(f"value must be of holdfast.types, not {type(value).__name__}{hint}")
-    if not (
-        isinstance(cast("object", message_type), type)
-        and issubclass(message_type, ProtobufMessage)
-    ):
+    if not _is_subclass(message_type, ProtobufMessage):
         expected = f"a2a.types.{type(value).__name__}"
         raise TypeError(f"message_type must be a class of the official SDK; pass {expected}")
     message = message_type()
