@@ -13,6 +13,7 @@ import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.client.transports.base import ClientTransport
+from a2a.helpers import get_stream_response_text
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError as SdkTaskNotFoundError
 from tests.kit.coming_from import ASYNC_CLIENT, CARRYING, HERE, OFF, Guide, Row, Written, called
@@ -20,6 +21,7 @@ from tests.kit.faulty_agent import Answer, FaultyAgent
 from tests.kit.faulty_agent import Cut as CutStream
 from tests.kit.raw_server import serve
 from tests.kit.real_agents import LIMIT, PACKAGE, sdk_process, sdk_python
+from tests.kit.sdk_clients import card_of
 from tests.kit.sdk_transports import Scripted as ScriptedTransport
 from tests.kit.sdk_transports import refused, status_error, timed_out, unanswered
 
@@ -27,6 +29,7 @@ import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
 from holdfast.integrations import a2a_sdk
 from holdfast.testing import (
+    AsgiNetwork,
     Cut,
     Fail,
     FakeAgent,
@@ -37,6 +40,7 @@ from holdfast.testing import (
     rate_limited,
     streams,
     unavailable,
+    works_forever,
 )
 
 guide = Guide(
@@ -44,8 +48,10 @@ guide = Guide(
     "Keep the SDK's client",
     "RetryTransport",
     "An httpx client with retries",
+    "Time limits of a stream",
     "Arguments",
     "Google ADK",
+    "Serve an agent",
 )
 row, block = guide.row, guide.block
 
@@ -59,18 +65,42 @@ async def one_line_changes(written, world):
 
     await written()
 
-    events = [event for (event,) in world.printed]
-    assert all(type(event) is pb.StreamResponse for event in events)
-    texts = [
-        part.text
-        for event in events
-        if event.HasField("artifact_update")
-        for part in event.artifact_update.artifact.parts
-    ]
-    assert texts == ["384,400", " km"]
-    assert events[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+    assert "".join(text for (text,) in world.printed) == "384,400 km"
     assert "SubscribeToTask" in called(fake)
     assert [len(tasks) for tasks in fake.executions.values()] == [1]
+
+
+async def test_after_a_lost_reply_the_first_event_is_the_task_with_the_text_so_far():
+    fake = FakeAgent("384,400 km", url=HERE)
+    factory = a2a_sdk.client_factory(engine=FakeNetwork(fake))
+    async with factory.create(card_of(fake)) as client:
+        fake.inject(Reset(after_execution=True), on="SendStreamingMessage")
+        events = [event async for event in client.send_message(send())]
+
+    assert events[0].HasField("task")
+    texts = [get_stream_response_text(event) for event in events]
+    assert "".join(texts) == "384,400 km"
+
+
+@block("async with asyncio.timeout(60)")
+async def a_whole_stream_is_bounded(written, world):
+    fake = FakeAgent(works_forever(), url=HERE)
+    world.reach(fake)
+
+    await written()
+
+    assert world.printed[-1] == ("The agent took too long.",)
+
+
+@block("class MyExecutor")
+async def an_executor_is_served(written, world):
+    names = await written()
+    async with AsgiNetwork({HERE: names["app"]}) as network:
+        async with holdfast.connect(HERE, engine=network) as client:
+            answer = await client.ask("How far is the moon?")
+            card = await client.agent_card()
+        await names["server"].close()
+    assert (answer.text, card.name) == ("384,400 km", "moon")
 
 
 def send():

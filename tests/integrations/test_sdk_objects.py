@@ -13,6 +13,7 @@ from a2a.client import (
     ClientConfig,
     InMemoryContextCredentialStore,
 )
+from a2a.client.transports import JsonRpcTransport
 from a2a.types import Role as SdkRole
 from a2a.types import TaskState as SdkTaskState
 from a2a.types import a2a_pb2 as pb
@@ -26,6 +27,7 @@ from holdfast.client import Answer
 from holdfast.extend import Interceptor
 from holdfast.integrations.a2a_sdk import (
     HoldfastTransport,
+    RetryConfig,
     RetryTransport,
     client_factory,
     to_proto,
@@ -258,7 +260,92 @@ CASES = {
         None,
         r"AgentCard, .* or a Client, not a2a_pb2\.Task of the official SDK",
     ),
+    "part of a message": (
+        lambda: made().ask(types.Message(parts=(pb.Part(text="x"),))),
+        lambda: made().ask(types.Message(parts=(to_value(pb.Part(text="x"), types.Part),))),
+        r"part 1 must be Part, not a2a_pb2\.Part of the official SDK; .*to_value",
+    ),
+    "Holdfast's context in the SDK": (
+        lambda: listed(holdfast.auth.ClientCallContext()),
+        None,
+        r"context must be a2a\.client\.ClientCallContext, not holdfast",
+    ),
+    "class of the SDK to convert to": (
+        lambda: to_value(TASK, pb.Task),
+        lambda: to_value(TASK, types.Task),
+        r"kind must be a class of holdfast\.types; pass holdfast\.types\.Task",
+    ),
+    "class of Holdfast to convert to": (
+        lambda: to_proto(MESSAGE, types.Message),
+        lambda: to_proto(MESSAGE, pb.Message),
+        r"message_type must be a class of the official SDK; pass a2a\.types\.Message",
+    ),
+    "retry_config": (
+        lambda: made(retry_config=RetryConfig()),
+        lambda: made(resilience=holdfast.Resilience(retry=holdfast.RetryPolicy())),
+        r"pass resilience=Resilience\(retry=RetryPolicy\(max_retries=…\)\)",
+    ),
+    "retry config as policies": (
+        lambda: made(resilience=RetryConfig()),
+        None,
+        r"must be Resilience, not RetryConfig; pass Resilience\(retry=RetryPolicy",
+    ),
+    "retry policy as policies": (
+        lambda: made(resilience=holdfast.RetryPolicy()),
+        None,
+        r"must be Resilience, not RetryPolicy; pass Resilience\(retry=…\)",
+    ),
+    "retry policy as a retry config": (
+        lambda: client_factory(retry_config=holdfast.RetryPolicy()),
+        lambda: client_factory(resilience=holdfast.Resilience(retry=holdfast.RetryPolicy())),
+        r"must be RetryConfig, not RetryPolicy; pass resilience=Resilience\(retry=…\)",
+    ),
+    "transport as an option": (
+        lambda: connect(AGENT.url, transport=OfSdk()),
+        None,
+        r"a transport of the official SDK goes to holdfast\.integrations\.a2a_sdk\.RetryTransport",
+    ),
+    "transport of a producer": (
+        lambda: with_producer(lambda card, url, config: sdk_transport()),
+        None,
+        r"must return a Transport, not .*JsonRpcTransport of the official SDK; .*client_factory",
+    ),
+    "interceptor as credentials": (
+        lambda: made(auth=SdkAuthInterceptor(InMemoryContextCredentialStore())),
+        lambda: made(auth=InMemoryContextCredentialStore()),
+        "AuthInterceptor of the official SDK; pass the credential service of the interceptor",
+    ),
+    "address as a card": (
+        lambda: client_factory().create(AGENT.url),
+        None,
+        r"card must be a2a\.types\.AgentCard, not str; for an address, .*create_from_url\(url\)",
+    ),
+    "config by position": (
+        lambda: connect(AGENT.url, ClientConfig()),
+        None,
+        r"pass options by keyword, .* a ClientConfig to holdfast\.compat\.ClientFactory",
+    ),
+    "executor alone": (
+        lambda: A2AServer(executor=OfHoldfast(), card={"name": "a"}),
+        None,
+        r"A2AServer needs what it serves as its first argument.*A2AServer\(MyExecutor\(\), card=",
+    ),
 }
+
+
+def sdk_transport():
+    return JsonRpcTransport(httpx.AsyncClient(), card_of(AGENT), AGENT.url)
+
+
+async def with_producer(producer):
+    factory = compat.ClientFactory()
+    factory.register("JSONRPC", producer)
+    async with factory.create(to_value(card_of(AGENT), types.AgentCard)) as client:
+        await client.get_task("1")
+
+
+async def listed(context):
+    return await on_sdk_card(OfSdk()).list_tasks(pb.ListTasksRequest(), context=context)
 
 
 async def done(use):

@@ -14,15 +14,20 @@ import httpx
 import pytest
 import trustme
 from a2a.client import ClientConfig, ClientFactory
+from a2a.helpers import new_task_from_user_message
+from a2a.server.agent_execution import AgentExecutor
 from a2a.server.context import ServerCallContext
-from a2a.server.tasks import InMemoryTaskStore
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from tests.kit.ports import reserve_port
 from tests.kit.real_agents import LIMIT
+from tests.kit.served_agents import URL
 
 import holdfast
 from holdfast._integrations.a2a_sdk.messages import to_proto
+from holdfast._server import turn_registry
 from holdfast.server import A2AServer, requires_input
+from holdfast.testing import AsgiNetwork
 
 pytestmark = pytest.mark.real_time
 
@@ -265,6 +270,112 @@ async def test_a_turn_that_the_end_stopped_is_stored_and_pushed_as_failed(grace)
     assert task.status.state == a2a_pb2.TASK_STATE_FAILED
     assert task.status.message.parts[0].text == "the agent was stopped"
     assert sender.states[-1] == "TASK_STATE_FAILED"
+
+
+class SdkScripted(AgentExecutor):
+    """An executor of the SDK that waits until it is cancelled, and then does as it is told."""
+
+    def __init__(self, at_the_end):
+        self.at_the_end = at_the_end
+        self.began = asyncio.Event()
+        self.was_cancelled = False
+
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        if self.at_the_end != "is not announced":
+            await event_queue.enqueue_event(new_task_from_user_message(context.message))
+            await updater.start_work()
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            match self.at_the_end:
+                case "swallows it":
+                    return
+                case "fails":
+                    raise RuntimeError("hunter2") from None
+                case "ends the task":
+                    await updater.complete()
+                case "goes on":
+                    await asyncio.sleep(0.2)
+                    await updater.complete()
+                    return
+            raise
+
+    async def cancel(self, context, event_queue):
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+async def test_a_client_cancels_a_turn_of_an_sdk_executor():
+    executor = SdkScripted("is cancelled")
+    async with asyncio.timeout(LIMIT):
+        async with (
+            A2AServer(executor, card={"name": "scripted"}).serving(grace=0) as running,
+            holdfast.connect(running.url) as client,
+        ):
+            task = await client.send_message("wait", return_immediately=True)
+            await executor.began.wait()
+            canceled = await client.cancel_task(task.id)
+
+    assert canceled.state is holdfast.TaskState.CANCELED
+    assert executor.was_cancelled
+
+
+@pytest.mark.parametrize(
+    ("at_the_end", "state"),
+    [
+        ("is cancelled", "TASK_STATE_FAILED"),
+        ("is not announced", "TASK_STATE_FAILED"),
+        ("swallows it", "TASK_STATE_FAILED"),
+        ("fails", "TASK_STATE_FAILED"),
+        ("goes on", "TASK_STATE_FAILED"),
+        ("ends the task", "TASK_STATE_COMPLETED"),
+    ],
+)
+@pytest.mark.parametrize("grace", [0, 0.05])
+async def test_a_stopped_turn_of_an_sdk_executor_is_stored_and_pushed_with_its_end(
+    at_the_end, state, grace, monkeypatch, caplog
+):
+    monkeypatch.setattr(turn_registry, "_CANCEL_TIMEOUT_S", 0.1)
+    executor, store, sender = SdkScripted(at_the_end), SlowStore(), RecordingSender()
+    options = {"task_store": store, "push": True, "push_sender": sender}
+    server = A2AServer(executor, card={"name": "scripted"}, **options)
+    async with asyncio.timeout(LIMIT):
+        serving = server.serving(grace=grace)
+        running = await serving.__aenter__()
+        async with holdfast.connect(running.url) as client:
+            asking = asyncio.create_task(client.send_message("wait"))
+            await executor.began.wait()
+            assert await serving.stop() == 1
+            answer = await asking
+        task = await store.get(answer.id, ServerCallContext())
+
+    assert a2a_pb2.TaskState.Name(task.status.state) == state
+    texts = [part.text for part in task.status.message.parts]
+    assert texts == ([] if at_the_end == "ends the task" else ["the agent was stopped"])
+    assert sender.states[-1] == state
+    assert sum(name != "TASK_STATE_WORKING" for name in sender.states) == 1
+    assert answer.state == holdfast.TaskState(state)
+    assert "Dispatcher task" not in caplog.text
+
+
+async def test_a_turn_of_an_sdk_executor_that_begins_while_the_server_stops_fails():
+    executor, store = SdkScripted("is cancelled"), InMemoryTaskStore()
+    server = A2AServer(executor, card={"name": "scripted"}, task_store=store)
+    async with asyncio.timeout(LIMIT):
+        network = AsgiNetwork({URL: server.app(url=URL)})
+        async with holdfast.connect(URL, engine=network) as client:
+            first = await client.send_message("wait", return_immediately=True)
+            await executor.began.wait()
+            closing = asyncio.create_task(server.close(grace=0.2))
+            await asyncio.sleep(0)
+            with pytest.raises(holdfast.TaskFailedError, match="the agent is stopping"):
+                await client.ask("wait")
+            await closing
+        task = await store.get(first.id, ServerCallContext())
+
+    assert task.status.message.parts[0].text == "the agent was stopped"
 
 
 async def logged(beginning, caplog):

@@ -12,6 +12,7 @@ from holdfast._auth.schemes import (
     InMemoryContextCredentialStore,
     SchemeCredentials,
 )
+from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._pipeline.credentials import AuthProvider
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._wire.credentials import Credentials
@@ -122,8 +123,10 @@ def to_provider(
         case _:
             text = (
                 "auth must be a header value, a dict of headers, an AuthProvider or a "
-                f"CredentialService, not {type(auth).__name__}"
+                f"CredentialService, not {kind_of(auth)}"
             )
+            if is_of_sdk(type(auth)) and _has(auth, "before", "after"):
+                text += "; pass the credential service of the interceptor"
             raise TypeError(text)
 
 

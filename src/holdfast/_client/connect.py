@@ -69,7 +69,11 @@ if TYPE_CHECKING:
 __all__ = ["ask", "connect"]
 
 
-@explains_unknown_options(OTHER_OPTIONS)
+@explains_unknown_options(
+    OTHER_OPTIONS,
+    too_many="connect takes only the agent by position: pass options by keyword, several agents "
+    "as a list, and a ClientConfig to holdfast.compat.ClientFactory(…)",
+)
 def connect(
     agent: AgentTarget | Sequence[AgentTarget],
     *,

@@ -353,6 +353,8 @@ def _to_part(item: object) -> Part:
 
 
 def _check_part(part: Part, number: int) -> None:
+    if not isinstance(cast("object", part), Part):
+        check_kind(f"part {number}", part, Part)
     text: object = part.text  # callers without a type checker may pass any type
     raw, url = part.raw, part.url
     count = (text is not None) + (raw is not None) + (url is not None)

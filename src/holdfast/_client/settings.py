@@ -55,6 +55,7 @@ OTHER_OPTIONS = {
         ("attempts", "max_attempts", "max_retries", "retries"),
         "pass resilience=Resilience(retry=RetryPolicy(max_retries=…))",
     ),
+    "retry_config": "pass resilience=Resilience(retry=RetryPolicy(max_retries=…))",
     "circuit_breaker": "pass resilience=Resilience(breaker=BreakerPolicy(…))",
     **dict.fromkeys(
         ("rate", "rate_limit"),
@@ -66,8 +67,12 @@ OTHER_OPTIONS = {
     "base_url": "pass the agent's address as the first argument",
     **dict.fromkeys(("cert", "ssl", "verify"), "pass tls=TlsConfig(…)"),
     **dict.fromkeys(
-        ("client", "http_client", "httpx_client", "session", "transport"),
+        ("client", "http_client", "httpx_client", "session"),
         "pass engine=, an HttpEngine or an aiohttp.ClientSession",
+    ),
+    "transport": (
+        "pass engine=, an HttpEngine or an aiohttp.ClientSession; a transport of the official SDK "
+        "goes to holdfast.integrations.a2a_sdk.RetryTransport"
     ),
 }
 """Options of other libraries, and what to pass here."""

@@ -39,6 +39,17 @@ _V03_INSTEAD: Mapping[str, str] = {
 }
 """The same for the SDK for protocol 0.3, whose classes have other members."""
 
+_POLICY_INSTEAD: Mapping[tuple[str, str], str] = {
+    ("RetryConfig", "Resilience"): (
+        "pass Resilience(retry=RetryPolicy(max_retries=…)); a RetryConfig is for clients of the "
+        "official SDK"
+    ),
+    ("RetryPolicy", "Resilience"): "pass Resilience(retry=…)",
+    ("RetryPolicy", "RetryConfig"): "pass resilience=Resilience(retry=…) instead",
+    ("Resilience", "RetryConfig"): "pass it as resilience=",
+}
+"""Classes of policies, with the class that is expected, and what to pass instead."""
+
 _ACCEPTED_AS_DICTS = ("AgentCard", "Message")
 """Classes of values that may be passed as JSON objects, too."""
 
@@ -58,6 +69,8 @@ def kind_of(value: object, expected: type | None = None) -> str:
     kind = type(value)
     if not is_of_sdk(kind):
         advice = _enum_advice(value, expected)
+        if expected is not None:
+            advice = _POLICY_INSTEAD.get((kind.__name__, expected.__name__), advice)
         return f"{kind.__name__}{advice and f'; {advice}'}"
     advice = _advice(value, kind, expected)
     return f"{kind.__module__}.{kind.__name__} of the official SDK{advice and f'; {advice}'}"

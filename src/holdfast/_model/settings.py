@@ -114,17 +114,24 @@ def suggestion(name: str, choices: Sequence[str]) -> str:
 
 def explains_unknown_options(
     instead: Mapping[str, str] | None = None,
+    *,
+    missing: str | None = None,
+    too_many: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function raise an error that names the right option in place of an unknown one.
 
     Args:
         instead: What to pass in place of options that other libraries have.
+        missing: The error if the first argument, which has no default, is missing; None for
+            Python's own.
+        too_many: The error for too many arguments by position; None for Python's own.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         code = function.__code__  # pyright: ignore[reportFunctionMemberAccess]  of a function
         named = slice(code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount)
         known = tuple(name for name in code.co_varnames[named] if name != "self")
+        first, least = known[0] if known else "", 2 if code.co_varnames[:1] == ("self",) else 1
 
         def check(args: tuple[object, ...], options: Iterable[str]) -> None:
             for name in options:
@@ -135,6 +142,10 @@ def explains_unknown_options(
                         target = type(args[0]).__name__
                     text = f"{name!r} is not an option of {target}; {hint}"
                     raise TypeError(text)
+            is_missing = len(args) < least and first not in options
+            fault = missing if is_missing else too_many if len(args) > code.co_argcount else None
+            if fault is not None:
+                raise TypeError(fault)
 
         if inspect.iscoroutinefunction(function):
 

@@ -13,6 +13,7 @@ import msgspec
 from holdfast._aio.closing import close, raise_first
 from holdfast._aio.per_loop import PerLoop
 from holdfast._model.hosts import ip_literal
+from holdfast._model.sdk_values import is_of_sdk, kind_of
 from holdfast._net.engine import reach_error
 from holdfast._pipeline.transport import (
     AnyCall,
@@ -215,7 +216,12 @@ def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInter
     if not all(callable(getattr(transport, name, None)) for name in ("unary", "close")):
         message = (
             f"the producer of {interface.protocol_binding} must return a Transport, not "
-            f"{type(transport).__name__}"
+            f"{kind_of(transport)}"
         )
+        if is_of_sdk(type(transport)):
+            message += (
+                "; use the official SDK's client: register holdfast.integrations.a2a_sdk."
+                "HoldfastTransport in its ClientFactory, or use client_factory of that module"
+            )
         raise TypeError(message)
     return transport

@@ -140,7 +140,10 @@ class A2AServer:
             await A2AServer(answer).serve(port=9999)
     """
 
-    @explains_unknown_options()
+    @explains_unknown_options(
+        missing="A2AServer needs what it serves as its first argument: a function or an executor, "
+        "such as A2AServer(MyExecutor(), card=…)"
+    )
     def __init__(
         self,
         agent: object,
@@ -311,7 +314,7 @@ class A2AServer:
                 executor, agent=name, timeout=self._settings.timeout, env=self._env
             )
         else:
-            turns = SdkTurnRegistry(executor)
+            turns = SdkTurnRegistry(executor, agent=name, env=self._env)
         service = Service(turns, card, self._settings)
         self._services.add(service)
         return service

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2a.server.agent_execution import AgentExecutor
+from a2a.server.events import EventQueue
 from a2a.types import a2a_pb2
 
 from holdfast._aio.cancel_scope import CancelScope, pending_cancellations
@@ -24,10 +25,9 @@ from holdfast.integrations.a2a_sdk import to_proto, to_value
 from holdfast.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from a2a.server.agent_execution import RequestContext
-    from a2a.server.events import EventQueue
 
     from holdfast._server.executors import Executor
     from holdfast.extend import Env
@@ -220,75 +220,219 @@ class TurnRegistry(AgentExecutor):
 
     def _safe_error(self, failure: Exception, turn: AgentTurn) -> A2AError:
         """Log a failure, and return the error that the client gets."""
-        logger.log(
-            logging.WARNING if isinstance(failure, A2AError) else logging.ERROR,
-            "task %s of %s failed: %s: %s",
-            turn.task_id,
-            self._agent,
-            type(failure).__name__,
-            failure,
-            exc_info=failure,
-            extra={"agent": self._agent, "task_id": turn.task_id},
-        )
+        _log_failure(failure, self._agent, turn.task_id)
         return error_of_failure(failure, self._agent)
 
     def _turn(self, context: RequestContext, queue: EventQueue) -> AgentTurn:
-        async def emit(event: Event) -> None:
-            await queue.enqueue_event(to_proto(event, _MESSAGES[type(event)]))
+        return _agent_turn(context, queue.enqueue_event, self._env)
 
-        message, task = context.message, context.current_task
-        return AgentTurn(
-            Message() if message is None else to_value(message, Message),
-            task=None if task is None else to_value(task, Task),
-            task_id=context.task_id or "",
-            context_id=context.context_id or "",
-            requester=_requester(context),
-            emit=emit,
-            env=self._env,
-        )
+
+class _SdkTurnState:
+    """What an SDK executor has emitted in one turn.
+
+    Attributes:
+        is_announced: Whether the client has the task.
+        is_over: Whether the client has the final state of the turn.
+        is_closed: Whether further events are dropped, because the server has ended the turn.
+    """
+
+    def __init__(self, *, is_announced: bool) -> None:
+        self.is_announced = is_announced
+        self.is_over = False
+        self.is_closed = False
+
+    def record(self, event: object) -> None:
+        """Record an event that was emitted."""
+        if isinstance(event, a2a_pb2.Message):
+            self.is_over = True
+            return
+        self.is_announced = True
+        if isinstance(event, a2a_pb2.Task | a2a_pb2.TaskStatusUpdateEvent):
+            self.is_over = event.status.state in _SETTLED
+
+
+_SETTLED = frozenset(
+    {
+        a2a_pb2.TASK_STATE_COMPLETED,
+        a2a_pb2.TASK_STATE_CANCELED,
+        a2a_pb2.TASK_STATE_FAILED,
+        a2a_pb2.TASK_STATE_REJECTED,
+        a2a_pb2.TASK_STATE_INPUT_REQUIRED,
+    }
+)
+"""States that end a turn."""
+
+
+class _SdkTurnQueue(EventQueue):
+    """The event queue of an SDK executor, which also records the state of the turn."""
+
+    def __init__(self, queue: EventQueue, state: _SdkTurnState) -> None:
+        self._queue = queue
+        self._state = state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)  # what the SDK's queues have besides
+
+    async def enqueue_event(self, event: Any) -> None:
+        """Emit an event, unless the server has ended the turn."""
+        if self._state.is_closed:
+            logger.debug("an event after the end of its turn was dropped")
+            return
+        await self._queue.enqueue_event(event)
+        self._state.record(event)
+
+
+class _RunningSdkTurn:
+    """A turn of an SDK executor in flight, and the task that runs it."""
+
+    def __init__(self, context: RequestContext, queue: EventQueue) -> None:
+        self.context = context
+        self.queue = queue
+        self.state = _SdkTurnState(is_announced=context.current_task is not None)
+        self.is_stopped = False  # by the server
+        self.task: asyncio.Task[None] | None = None
 
 
 class SdkTurnRegistry(AgentExecutor):
-    """An SDK executor that counts the turns of another one.
+    """An SDK executor that runs the turns of another one, each in a task of its own.
+
+    What the executor emits and raises is left to the SDK, except for turns that the server stops.
 
     Args:
         executor: The executor.
+        agent: The name of the agent, for the log.
+        env: Source of wall time and ids.
     """
 
-    def __init__(self, executor: AgentExecutor) -> None:
+    def __init__(self, executor: AgentExecutor, *, agent: str, env: Env) -> None:
         self._executor = executor
-        self._running: set[asyncio.Task[Any]] = set()
+        self._agent = agent
+        self._env = env
+        self._running: dict[str, _RunningSdkTurn] = {}
+        self._is_stopping = False
         self._grace = ShutdownTimer()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Run one turn."""
-        if (task := asyncio.current_task()) is None:
-            raise RuntimeError("a turn needs a task to run in")
-        self._running.add(task)
+        task_id = context.task_id or ""
+        running = _RunningSdkTurn(context, event_queue)
+        if self._is_stopping:
+            await self._fail(running, InternalError("the agent is stopping", transient=True))
+            return
+        running.task = asyncio.create_task(self._run(running), name=f"turn of task {task_id}")
+        self._running[task_id] = running
         try:
-            await self._executor.execute(context, event_queue)
+            await running.task  # a cancellation by the SDK reaches the executor
         finally:
-            self._running.discard(task)
+            if self._running.get(task_id) is running:
+                del self._running[task_id]
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Cancel a task at the client's request."""
+        running = self._running.get(context.task_id or "")
+        if running is not None:
+            event_queue = _SdkTurnQueue(event_queue, running.state)
         await self._executor.cancel(context, event_queue)
 
     async def stop(self, grace: float) -> StoppedTurns:
-        """Wait until all turns have ended; the SDK cancels those that do not.
+        """Refuse new turns, and stop those that are in flight after a grace.
 
         Args:
             grace: Seconds that turns in flight get to finish.
 
         Returns:
-            The turns that have not ended; they emit no final state.
+            The turns that were stopped. Each has ended as FAILED, unless its executor ended it
+            otherwise when it was cancelled.
         """
-        await self._grace.wait(self._running, grace)
-        return StoppedTurns(len(self._running))
+        self._is_stopping = True
+        turns = [(turn, turn.task) for turn in self._running.values() if turn.task is not None]
+        await self._grace.wait([task for _, task in turns], grace)
+        unfinished = [(turn, task) for turn, task in turns if not task.done()]
+        await asyncio.gather(*(self._stop_turn(turn, task) for turn, task in unfinished))
+        emitted = tuple(turn.context for turn, _ in unfinished if turn.state.is_over)
+        return StoppedTurns(len(unfinished), emitted)
 
     def end_grace(self) -> None:
         """End the grace of a `stop` in progress at once."""
         self._grace.end()
+
+    async def _stop_turn(self, running: _RunningSdkTurn, task: asyncio.Task[None]) -> None:
+        """Cancel a turn; if its executor ignores the cancellation, end its task here."""
+        running.is_stopped = True
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_TIMEOUT_S)
+        if not task.done():
+            async with CancelScope.within(_CANCEL_TIMEOUT_S):
+                await self._fail(running, _stopped())
+
+    async def _run(self, running: _RunningSdkTurn) -> None:
+        """Run a turn, and end it if the server stops it."""
+        queue = _SdkTurnQueue(running.queue, running.state)
+        try:
+            await self._executor.execute(running.context, queue)
+        except asyncio.CancelledError:
+            if not running.is_stopped:
+                raise
+        except Exception as failure:
+            if not running.is_stopped:
+                raise
+            _log_failure(failure, self._agent, running.context.task_id or "")
+        if running.is_stopped:
+            await self._fail(running, _stopped())
+
+    async def _fail(self, running: _RunningSdkTurn, error: A2AError) -> None:
+        """End a turn as FAILED, unless it has ended, and drop what its executor emits later."""
+        state = running.state
+        if state.is_over or state.is_closed:
+            return
+        state.is_closed = True
+
+        async def emit(event: Any) -> None:
+            if isinstance(event, a2a_pb2.Task) and state.is_announced:
+                return
+            await running.queue.enqueue_event(event)
+            state.record(event)
+
+        await _agent_turn(running.context, emit, self._env).fail(error)
+
+
+def _log_failure(failure: Exception, agent: str, task_id: str) -> None:
+    logger.log(
+        logging.WARNING if isinstance(failure, A2AError) else logging.ERROR,
+        "task %s of %s failed: %s: %s",
+        task_id,
+        agent,
+        type(failure).__name__,
+        failure,
+        exc_info=failure,
+        extra={"agent": agent, "task_id": task_id},
+    )
+
+
+def _agent_turn(
+    context: RequestContext, emit: Callable[[Any], Awaitable[None]], env: Env
+) -> AgentTurn:
+    """Return the turn of a request of the SDK.
+
+    Args:
+        context: The request.
+        emit: Gets the events of the turn, as the SDK's messages.
+        env: Source of wall time and ids.
+    """
+
+    async def emit_value(event: Event) -> None:
+        await emit(to_proto(event, _MESSAGES[type(event)]))
+
+    message, task = context.message, context.current_task
+    return AgentTurn(
+        Message() if message is None else to_value(message, Message),
+        task=None if task is None else to_value(task, Task),
+        task_id=context.task_id or "",
+        context_id=context.context_id or "",
+        requester=_requester(context),
+        emit=emit_value,
+        env=env,
+    )
 
 
 def _stopped() -> InternalError:

@@ -21,7 +21,12 @@ from holdfast._integrations.a2a_sdk.failures import default_retry_predicate
 from holdfast._integrations.a2a_sdk.retry import RetryTransport
 from holdfast._integrations.a2a_sdk.retry_loop import RetryExecutor, retry_facts
 from holdfast._integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
-from holdfast._integrations.a2a_sdk.validation import check_config, check_interceptors, check_names
+from holdfast._integrations.a2a_sdk.validation import (
+    check_card,
+    check_config,
+    check_interceptors,
+    check_names,
+)
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast.errors import A2AError
 from holdfast.extend import Endpoints, SystemEnv, presentable
@@ -131,8 +136,9 @@ class HoldfastClientFactory(ClientFactory):
 
         Raises:
             ValueError: The client has no binding in common with the agent.
-            TypeError: An interceptor is not one of the SDK.
+            TypeError: The card or an interceptor is not one of the SDK.
         """
+        check_card(card)
         check_interceptors(interceptors)
         client = super().create(card, interceptors)
         add = client.add_interceptor

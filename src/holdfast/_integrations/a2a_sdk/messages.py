@@ -78,13 +78,17 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
 
     Raises:
         ValueError: A member holds a value that JSON lacks, such as NaN; the message names it.
-        TypeError: It is not a message of the SDK, or not of the same name as ``kind``.
+        TypeError: It is not a message of the SDK, or ``kind`` is not the class of `holdfast.types`
+            of the same name.
     """
     if not isinstance(cast("object", message), ProtobufMessage):
         text = f"message must be a message of the official SDK, not {type(message).__name__}"
         if isinstance(message, Mapping):
             text += f"; for a JSON object, use holdfast.types.{kind.__name__}.from_dict(…)"
         raise TypeError(text)
+    if not _is_subclass(kind, WireValue):
+        expected = f"holdfast.types.{message.DESCRIPTOR.name}"
+        raise TypeError(f"kind must be a class of holdfast.types; pass {expected}")
     _check_same_name(kind, message)
     read: Callable[[ProtoMessage], V] = reader(kind, message.DESCRIPTOR, lenient=True)
     try:
@@ -112,6 +116,9 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     if is_answer or not isinstance(cast("object", value), WireValue):
         hint = "; pass its task or its message" if is_answer else ""
         raise TypeError(f"value must be of holdfast.types, not {type(value).__name__}{hint}")
+    if not _is_subclass(message_type, ProtobufMessage):
+        expected = f"a2a.types.{type(value).__name__}"
+        raise TypeError(f"message_type must be a class of the official SDK; pass {expected}")
     message = message_type()
     _check_same_name(type(value), message)
     write = writer(type(value), message.DESCRIPTOR, lenient=True)
@@ -131,6 +138,10 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
 @cache
 def _requests() -> Mapping[str, type[Request]]:
     return {operation.request.__name__: operation.request for operation in OPERATIONS.values()}
+
+
+def _is_subclass(kind: object, base: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, base)
 
 
 def _check_same_name(kind: type, message: ProtoMessage) -> None:

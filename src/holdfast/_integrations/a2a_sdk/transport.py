@@ -38,7 +38,12 @@ from holdfast._integrations.a2a_sdk.httpx_settings import HttpxSettings
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto
 from holdfast._integrations.a2a_sdk.stream_events import late_artifacts, to_response
 from holdfast._integrations.a2a_sdk.unary_calls import Ask, UnaryCall, required
-from holdfast._integrations.a2a_sdk.validation import check_card, check_config, check_names
+from holdfast._integrations.a2a_sdk.validation import (
+    check_card,
+    check_config,
+    check_context,
+    check_names,
+)
 from holdfast.auth import ClientCallContext
 from holdfast.client import connect
 from holdfast.errors import A2AError, TaskFailedError
@@ -335,7 +340,9 @@ class HoldfastTransport(ClientTransport):
 
         Raises:
             A2AClientError: The transport is closed, or a header or the timeout is not valid.
+            TypeError: The context is not one of the SDK.
         """
+        check_context(context)
         if self._is_closed:
             message = "the transport is closed"
             raise A2AClientError(message)

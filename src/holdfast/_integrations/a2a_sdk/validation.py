@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from a2a.client.client import ClientConfig
+from a2a.client.client import ClientCallContext, ClientConfig
 from a2a.types import AgentCard
 
 from holdfast._arguments import check_options
@@ -16,7 +16,7 @@ from holdfast.extend import Interceptor
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["check_card", "check_config", "check_interceptors", "check_names"]
+__all__ = ["check_card", "check_config", "check_context", "check_interceptors", "check_names"]
 
 _RETRYING = frozenset(field.name for field in fields(RetryConfig))
 
@@ -49,6 +49,17 @@ def check_config(config: object) -> None:
         raise TypeError(text)
 
 
+def check_context(context: object) -> None:
+    """Check the context of a call; Holdfast has a class of the same name.
+
+    Raises:
+        TypeError: It is of another type.
+    """
+    if context is not None and not isinstance(context, ClientCallContext):
+        text = f"context must be a2a.client.ClientCallContext, not {_kind(context)}"
+        raise TypeError(text)
+
+
 def check_interceptors(interceptors: Iterable[object] | None) -> None:
     """Check the interceptors of a client of the SDK; Holdfast's have other arguments.
 
@@ -75,6 +86,8 @@ def check_card(card: object) -> None:
     if not isinstance(card, AgentCard):
         kind = _kind(card)
         hint = "; pass a client as ClientConfig(httpx_client=…)" if "httpx" in kind else ""
+        if isinstance(card, str):
+            hint = "; for an address, use await client_factory(…).create_from_url(url)"
         text = f"card must be a2a.types.AgentCard, not {kind}{hint}"
         raise TypeError(text)
 
