@@ -43,12 +43,15 @@ from holdfast.testing import (
 )
 from holdfast.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 
-LEFT = f"Hint: holdfast chat --context-id context-2 --agent-card {AGENT}\n"
+LEFT = f"Hint: to continue: holdfast chat --context-id context-2 --agent-card {AGENT}\n"
 FOLLOWS = (
     "Hint: task task-1 was last seen TASK_STATE_WORKING; Enter follows it again, or later: "
     f"holdfast task subscribe --stream task-1 --agent-card {AGENT}\n"
 )
-OPEN = f"Hint: holdfast chat --context-id context-2 --task-id task-1 --agent-card {AGENT}\n"
+OPEN = (
+    "Hint: to continue: holdfast chat --context-id context-2 --task-id task-1 "
+    f"--agent-card {AGENT}\n"
+)
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
@@ -552,7 +555,7 @@ def test_a_reply_that_is_refused_makes_no_new_task():
         agent.agent.inject(fault, on="SendStreamingMessage")
     done = agent.chat("a trip", "a trip", "Paris")
     assert done.err.count("Code: InvalidParamsError\n") == 2
-    assert done.err.count("no new task was created instead") == 1
+    assert "no new task was created instead" not in done.err
 
 
 def test_an_error_in_the_middle_of_an_answer_says_how_to_pick_it_up():
@@ -954,7 +957,7 @@ def test_on_a_terminal_ctrl_c_leaves_an_answer_and_then_the_chat():
         person.interrupts()
         person.sees("> ")
         person.types("\x04")
-        person.sees("Hint: holdfast chat --context-id context-2 --task-id task-1")
+        person.sees("Hint: to continue: holdfast chat --context-id context-2 --task-id task-1")
         assert person.leaves() == 0
     assert len(agent.calls("SendStreamingMessage")) == 1
     assert agent.calls("CancelTask") == []
@@ -994,6 +997,6 @@ def test_on_a_terminal_sigterm_ends_the_chat_with_its_own_exit_code(is_answering
             assert "Enter" not in person.sees("later: holdfast task")
         person.sees("Warning: SIGTERM has ended the chat")
         if is_answering:
-            person.sees("Hint: holdfast chat --context-id context-2 --task-id task-1")
+            person.sees("Hint: to continue: holdfast chat --context-id context-2 --task-id task-1")
         assert person.leaves() == 143
     assert agent.calls("CancelTask") == []

@@ -340,7 +340,7 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     message_id = sent(agent)["message"]["messageId"]
     assert message_id in done.error["message"]
     assert done.error["hint"] == (
-        f"search for message {message_id} with holdfast task list --history 10 -o json "
+        f"search for message {message_id} with holdfast task list --all --history 10 -o json "
         f"--agent-card {AGENT}; send it again only if running it twice does no harm"
     )
 
@@ -365,7 +365,10 @@ def test_the_search_for_a_lost_reply_is_reported_when_it_begins():
     assert "for up to 30s; the message is not sent again" in searching
     assert "Warning: ListTasks: HTTP 503 Service Unavailable" in done.err
     assert done.err.index("searching") < done.err.index("Warning: ListTasks: ")
-    assert f"with holdfast task list --history 10 -o json --agent-card {AGENT}; send" in done.err
+    assert (
+        f"with holdfast task list --all --history 10 -o json --agent-card {AGENT}; send"
+        in done.err
+    )
 
 
 def test_a_task_that_the_search_found_is_reported():
@@ -1309,3 +1312,15 @@ def test_the_version(words):
 
     done = holdfast(*words, card=None)
     assert (done.exit, done.out) == (0, f"holdfast {__version__}\n")
+
+
+@pytest.mark.parametrize("address", ["localhost:9999", "https://agent.example.com/a"])
+def test_address_before_the_text_is_answered_with_the_option_for_it(address):
+    done = holdfast("send", address, "hi", agent=FakeAgent())
+    assert done.exit == 2
+    assert f"TEXT is one argument; to name the agent: -a {address}\n" in done.err
+
+
+def test_message_to_an_ended_task_is_answered_with_how_to_continue():
+    done = holdfast("send", "hello", "--task-id", "nope", agent=FakeAgent())
+    assert "for a new task, leave out --task-id, and pass --context-id ID to stay" in done.err

@@ -464,3 +464,21 @@ def test_the_command_to_continue_keeps_the_named_file(run, tmp_path):
     assert (
         f"Hint: holdfast task get --wait task-1 --agent-card {AGENT} --config {named}" in done.err
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("CONCURRENCY", "pass the flag --concurrency"),
+        ("RATE", "pass the flag --rate"),
+        ("JOURNAL", "pass the flag --journal"),
+        ("INPUT", "pass the flag --input"),
+        ("KEY", "pass the flag --key, or did you mean A2ACLI_API_KEY?"),
+    ],
+)
+def test_variable_of_an_option_without_one_is_reported_with_the_flag(run, name, advice):
+    done = run("send", "hello", env={f"A2ACLI_{name}": "1"})
+    assert (
+        f"Warning: A2ACLI_{name} in the environment is not a setting of holdfast; {advice}\n"
+        in done.err
+    )

@@ -1150,8 +1150,8 @@ def test_a_message_that_may_have_been_executed_has_the_command_that_searches(
     assert told in done.err
     assert "Expecting value" not in done.err
     assert "Hint: search for message " in done.err
-    search = f"with holdfast task list --history 10 -o json --agent-card {AGENT}; send it again "
-    assert f"{search}only if running it twice does no harm\n" in done.err
+    search = f"with holdfast task list --all --history 10 -o json --agent-card {AGENT}"
+    assert f"{search}; send it again only if running it twice does no harm\n" in done.err
 
 
 @pytest.mark.parametrize(

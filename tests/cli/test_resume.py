@@ -149,7 +149,7 @@ def test_calls_are_listed_and_left(left):
 
     assert told.out.startswith(
         "Message ID: m1\nAgent: http://agent.test\nTask ID: task-7\nContext ID: c-1\n"
-        "State: TASK_STATE_WORKING\nBegan: 2023-11-14T22:13:20Z\n\nMessage ID: m2\n"
+        "Last known state: TASK_STATE_WORKING\nBegan: 2023-11-14T22:13:20Z\n\nMessage ID: m2\n"
     )
     first, second = documents(listed)
     assert first == {

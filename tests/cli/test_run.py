@@ -685,14 +685,18 @@ def test_errors_of_earlier_runs_are_still_errors(runs):
     assert "Error: 1 of 2 lines has no answer\n" in again.err
 
 
-def test_unknown_message_is_sent_again_under_another_id(runs):
+def test_hint_about_unknown_messages_names_the_command_that_sends_them_again(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     first = runs("--run-id", "r", lines=["a"])
     assert "Hint: to send them again, although the agent may have executed them: " in first.err
-    assert f"--journal {runs.journal} --run-id r-again --retry-errors --agent-card" in first.err
+    words = "--run-id r --on-unknown resend --retry-errors"
+    assert f"--journal {runs.journal} {words} --agent-card" in first.err
 
-    assert runs("--run-id", "r", "--retry-errors").exit == 1
-    assert runs("--run-id", "r-again", "--retry-errors").exit == 0
+    searched = runs("--run-id", "r", "--retry-errors")
+    assert searched.exit == 1
+    assert words in searched.err
+    assert "add --on-unknown resend" in runs("--run-id", "r").err
+    assert runs(*words.split()).exit == 0
     assert runs.texts == {1: "A"}
 
 
@@ -708,7 +712,7 @@ def test_unknown_message_of_an_earlier_run_is_sent_again_if_the_user_allows_it(r
 def test_lines_still_in_flight_are_awaited_again(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     first = runs("--timeout", "5s", lines=["a"])
-    assert "Hint: to retry these: " in first.err
+    assert "Hint: to wait or search for the answers again: " in first.err
     assert f"--journal {runs.journal} --timeout 5s --retry-errors --agent-card" in first.err
 
     assert runs("--retry-errors").exit == 0

@@ -170,7 +170,7 @@ def sent_message(fake, number=0):
 
 def resume_command(done):
     """The command to go on that was printed, without the program's name."""
-    (hint,) = re.findall(r"^Hint: holdfast (.*)$", done.err, re.MULTILINE)
+    (hint,) = re.findall(r"^Hint: (?:to continue: )?holdfast (.*)$", done.err, re.MULTILINE)
     return shlex.split(hint)
 
 

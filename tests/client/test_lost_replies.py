@@ -444,11 +444,11 @@ async def test_a_message_that_never_arrived_has_an_unknown_outcome(binding, stre
     assert (error.executed, agent.executions) == (None, {})
     assert isinstance(error.__cause__, A2AConnectionError)
     (looked,) = error.searched
-    assert looked.startswith("the tasks changed since the message was sent, ")
+    assert looked.startswith("the tasks that changed since the message was sent (read ")
     searches = (
         r"\d+ searches in 30 s found no task of the message, which does not prove that it was "
     )
-    searched = "not executed; searched: the tasks changed since the message was sent. "
+    searched = "not executed; searched: the tasks that changed since the message was sent. "
     assert re.search(searches + searched, error.message)
     assert agent.calls(SENDS[streaming]) == []
     assert now() <= 30
@@ -611,7 +611,7 @@ async def test_an_unfinished_search_says_so_and_leaves_the_call_pending(tmp_path
         await sending
 
     error = caught.value
-    assert error.searched[0].startswith("the tasks changed since the message was sent")
+    assert error.searched[0].startswith("the tasks that changed since the message was sent")
     assert error.search_error is not None
     assert error.search_error.message in error.message
     assert "does not prove that" not in error.message
@@ -878,7 +878,7 @@ async def test_a_search_without_any_request_is_reported_as_such(version):
     with pytest.raises(OutcomeUnknownError, match="the agent has no list of tasks") as caught:
         await connected(agent).send_message("How far?")
 
-    assert "The search of the tasks changed since the message was sent failed: " in str(
+    assert "The search of the tasks that changed since the message was sent failed: " in str(
         caught.value
     )
     assert "not found" not in caught.value.message.partition("failed: ")[2]
@@ -1202,7 +1202,7 @@ async def test_observers_get_the_outcome_of_the_search(arrives):
         observation for observation in observations if isinstance(observation, Reconciled)
     ]
     assert reconciled.operation == "SendMessage"
-    assert reconciled.searched[0].startswith("the tasks changed since the message was sent")
+    assert reconciled.searched[0].startswith("the tasks that changed since the message was sent")
     assert reconciled.request_id == observations[0].request_id
     assert reconciled.task_id == (result.id if isinstance(result, Task) else None)
     assert reconciled.message_id in (agent.executions or [result.message_id])

@@ -375,7 +375,7 @@ def test_a_request_that_timed_out_is_reported():
     search.finish(LATE)
 
     assert search.step == Inconclusive(LATE)
-    assert search.searched == ("the tasks changed since the message was sent (too late)",)
+    assert search.searched == ("the tasks that changed since the message was sent (too late)",)
 
 
 @pytest.mark.parametrize(

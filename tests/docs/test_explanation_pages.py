@@ -47,7 +47,9 @@ async def test_lost_reply_that_is_not_found_is_an_unknown_outcome(capsys):
 
     [message_id] = agent.executions
     printed = capsys.readouterr().out
-    assert printed.startswith(f"{message_id} ('the tasks changed since the message was sent, ")
+    assert printed.startswith(
+        f"{message_id} ('the tasks that changed since the message was sent (read "
+    )
     assert printed.endswith(" None\n")  # the search was complete
 
 

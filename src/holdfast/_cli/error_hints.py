@@ -56,6 +56,7 @@ __all__ = [
     "retry_later",
     "retry_later_if_busy",
     "search_for_message",
+    "show_ended_task",
     "trust_interface",
 ]
 
@@ -138,7 +139,7 @@ def search_for_message(error: A2AError, state: CommandState) -> str | None:
     if isinstance(error, errors.OutcomeUnknownError):
         message_id, context_id = error.message_id, error.context_id
     context = ["--context-id", context_id] if context_id else []
-    search = state.command("task", "list", *context, "--history", "10", "-o", "json")
+    search = state.command("task", "list", "--all", *context, "--history", "10", "-o", "json")
     again = (
         "" if state.key is None or state.on_unknown == "resend" else " with --on-unknown resend"
     )
@@ -444,6 +445,14 @@ def check_task_id(_error: A2AError, state: CommandState) -> str | None:
         "check the task's id, and that the task is this agent's; an agent may lose its tasks "
         "when it restarts"
     )
+
+
+def show_ended_task(_error: A2AError, state: CommandState) -> str | None:
+    """Return the command that shows a task that has ended, and so cannot be canceled."""
+    task = state.task
+    if task is None or not task.state.is_terminal:
+        return None
+    return f"the task has ended; its result: {state.command('task', 'get', task.id)}"
 
 
 def is_about_address(error: A2AError, state: CommandState) -> bool:

@@ -52,7 +52,10 @@ def describe(error: A2AError, state: CommandState) -> Failure:
     if hint is None and hints.may_have_run(error, state):
         hint = hints.search_for_message(error, state)
     if state.continues and row.code is None:
-        rejected = "no new task was created instead; --debug shows the protocol's own error"
+        rejected = (
+            "no new task was created instead; for a new task, leave out --task-id, and pass "
+            "--context-id ID to stay in the conversation; --debug shows the protocol's own error"
+        )
         hint = f"{hint}; {rejected}" if hint else rejected
     return Failure(
         code=_code(row, error, state),
@@ -397,6 +400,6 @@ _ROWS = (
     ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.TaskNotFoundError, hint=hints.check_task_id, message=_lost_task_message),
-    _Row(errors.TaskNotCancelableError, message=_state_message),
+    _Row(errors.TaskNotCancelableError, hint=hints.show_ended_task, message=_state_message),
     _Row(errors.A2AError, hint=hints.choose_version),
 )

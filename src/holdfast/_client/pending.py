@@ -416,7 +416,7 @@ async def resume(
     try:
         task_id = _known_task(call.record, journaling)
         if task_id is None:
-            lost = _lost_reply(call.record)
+            lost = _lost_reply(record)  # the claim reopens the call
             is_repeated = record.outcome == "unknown"
             search = await call.while_held(_search(call, lost, streams, is_repeated=is_repeated))
             task = found_task(lost, search)
@@ -443,9 +443,14 @@ def _known_task(record: CallRecord, journaling: Journaling) -> str | None:
 
 
 def _lost_reply(record: CallRecord) -> OutcomeUnknownError:
+    reason = (
+        "an earlier call reported this"
+        if record.outcome == "unknown"
+        else "it may have been sent, and the process that recorded it ended before a reply was "
+        "recorded"
+    )
     return OutcomeUnknownError(
-        f"the outcome of message {record.message_id} is unknown: it may have been sent, and "
-        "the process that recorded it ended before a reply was recorded",
+        f"the outcome of message {record.message_id} is unknown: {reason}",
         message_id=record.message_id,
         context_id=record.context_id,
     )

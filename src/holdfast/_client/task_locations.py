@@ -110,7 +110,7 @@ class TaskLocation(msgspec.Struct, kw_only=True):
     answers: int = 0
 
     def __str__(self) -> str:
-        return self._described(f", {self.looks} times" if self.looks > 1 else "")
+        return self._described(f" (read {self.looks} times)" if self.looks > 1 else "")
 
     @property
     def description(self) -> str:
@@ -175,7 +175,7 @@ def task_locations(message: Message, *, is_own_context: bool) -> Iterator[TaskLo
         name = f"the tasks of context {message.context_id}"
         yield TaskLocation(name=name, ask=ListPage(context_id=message.context_id))
     if is_own_context or not (message.context_id or message.task_id):
-        yield TaskLocation(name="the tasks changed since the message was sent", ask=Since())
+        yield TaskLocation(name="the tasks that changed since the message was sent", ask=Since())
 
 
 def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:

@@ -216,7 +216,8 @@ class Chat:
         words = ["--context-id", context_id] if context_id else []
         words += [] if task is None else ["--task-id", task.id]
         if words:
-            self._output.emit(Notice.hint(self._session.command("chat", *words)))
+            command = self._session.command("chat", *words)
+            self._output.emit(Notice.hint(f"to continue: {command}"))
 
     @property
     def _open_task(self) -> Task | None:
@@ -319,6 +320,7 @@ class Chat:
             self._output.emit(Notice.warning(f"{named_outcome(task)}{reason}"))
 
     def _failed(self, error: A2AError) -> None:
+        self._session.continues = False  # the chat says itself what the next line does
         failure, task = describe(error, self._session), self._open_task
         is_answering = self._session.message_id is None
         if (

@@ -64,13 +64,26 @@ class Plan(NamedTuple):
         """The name of the run in the journal."""
         return run_name(self.input, self.run_id)
 
-    def words(self, *, run_id: str | None = None) -> list[str]:
-        """Return the words of the command that resumes the run, with a name if one is given."""
+    def words(
+        self, *, run_id: str | None = None, on_unknown: OnUnknown | None = None
+    ) -> list[str]:
+        """Return the words of the command that resumes the run.
+
+        Args:
+            run_id: Another name of the run; None for its own.
+            on_unknown: Another reaction to unknown outcomes; None for that of the run.
+        """
         options = {"--input": self.input, "--results": self.output, "--journal": self.journal}
         name_in_journal = run_id or self.run_id
         if name_in_journal is not None:
             options["--run-id"] = name_in_journal
-        return ["run", *(word for pair in options.items() for word in pair), *self.more]
+        more = list(self.more)
+        if on_unknown is not None:
+            if "--on-unknown" in more:
+                given = more.index("--on-unknown")
+                del more[given : given + 2]
+            more += ["--on-unknown", on_unknown]
+        return ["run", *(word for pair in options.items() for word in pair), *more]
 
     def check_apart(self, journal: Path) -> None:
         """Check that no file has two purposes.

@@ -213,7 +213,12 @@ class Summary:
         plan, command = self._plan, self._session.command
         if self.has_open:
             retry = command(*plan.words(), "--retry-errors")
-            return f"to retry these: {retry}"
+            if plan.on_unknown == "resend":
+                return f"to retry these: {retry}"
+            return (
+                f"to wait or search for the answers again: {retry}; to send again what is not "
+                "found, although the agent may have executed it, add --on-unknown resend"
+            )
         if self.counts.not_sent > self._unsendable:
             return f"to retry what was not sent: {command(*plan.words())}"
         if self._changed:
@@ -221,7 +226,7 @@ class Summary:
             return f"{give}; then, to resume: {command(*plan.words())}"
         if self.counts.not_sent:
             return "the results say why"
-        retry = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
+        retry = command(*plan.words(on_unknown="resend"), "--retry-errors")
         return f"to send them again, although the agent may have executed them: {retry}"
 
 

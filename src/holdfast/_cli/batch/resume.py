@@ -323,7 +323,7 @@ def _lines(record: CallRecord) -> Iterator[str]:
     yield text.field("Agent", _shown(record))
     yield text.field("Task ID", record.task_id)
     yield text.field("Context ID", record.context_id)
-    yield text.field("State", record.state)
+    yield text.field("Last known state", record.state)
     for name, value in _key_of(record).items():
         yield text.field({"runId": "Run ID", "key": "Key"}[name], value)
     if record.outcome is not None:

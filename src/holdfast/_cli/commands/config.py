@@ -194,6 +194,11 @@ def _help_on_exit_codes(ctx: click.Context) -> str:
         "If a task failed, the exit code is still 0, because the command itself succeeded: the "
         "state in the output says how the task ended."
     )
+    formatter.write_paragraph()
+    formatter.write_text(
+        "The code of an error is more precise: docs/howto/command-line.md lists all codes, each "
+        "with its exit code."
+    )
     return formatter.getvalue().rstrip("\n")
 
 
@@ -231,9 +236,16 @@ _TERMS = [
 ]
 _EXIT_CODES = [
     ("0", "success"),
-    ("1", "the command failed"),
-    ("2", "wrong usage; nothing was sent"),
-    ("3", "the agent cannot be reached"),
+    ("1", "the command failed for a reason that has no exit code of its own"),
+    ("2", "wrong usage, or a file for a part that cannot be read; nothing was sent"),
+    (
+        "3",
+        (
+            "the agent cannot be reached, or there is no card: the card's file or the catalog "
+            "does not exist, the catalog has no such agent, or the server has no card at the "
+            "address"
+        ),
+    ),
     ("4", "authentication failed"),
     ("5", "timeout"),
     ("6", "the key of send --key was used for another message or agent; nothing was sent"),

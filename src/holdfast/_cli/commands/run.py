@@ -124,8 +124,8 @@ _RUNNING = (
         "--retry-errors",
         is_flag=True,
         help="Remove the results that are errors, and process their lines again. A message that "
-        "may have been executed is waited for or searched for, and not sent again, unless "
-        "--run-id names another run.",
+        "may have been executed is waited for or searched for; it is sent again only with "
+        "--on-unknown resend, or if --run-id names another run.",
     ),
     click.option(
         "--share",
@@ -200,13 +200,14 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     Results of other inputs stay in the file, and count for lines with the same content.
 
     Ctrl-C or SIGTERM stops sending and waits for the messages in flight; a second one leaves them
-    to the agent and to the next run. While the agent cannot be reached, nothing is sent; after 5
-    minutes the run ends as by a second Ctrl-C. A host name that does not exist, a missing card and
-    credentials that the agent refuses end the run at once.
+    to the agent and to the next run. While the agent cannot be reached, no new message is sent; a
+    message that waits for it longer than --timeout gets an error with "executed": false, and the
+    next run sends it. After 5 minutes the run ends as by a second Ctrl-C. A host name that does
+    not exist, a missing card and credentials that the agent refuses end the run at once.
 
     Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if a line
-    has an error instead, or is not a message; 3 or 4 if the agent cannot be reached or refuses
-    the credentials.
+    has an error instead, or is not a message, or if the input, the results or the journal cannot
+    be used; 3 or 4 if the agent cannot be reached or refuses the credentials.
     """
     from holdfast._cli.agent.credentials import bind
     from holdfast._cli.batch.availability import WatchedSession

@@ -74,8 +74,6 @@ EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
     "--no-verify": ("--insecure",),
 }
 """Options of other tools, with the option that does the same here."""
-_FLAGS_ONLY = {f"{PREFIX}STREAM": "--stream", f"{PREFIX}THROUGH_AUTH": "--through-auth"}
-"""Variables that do not exist although their flags do."""
 _MAX_UNKNOWN_NAMES = 50
 """Maximum number of unknown names to report; a file may have thousands."""
 
@@ -354,10 +352,10 @@ def notices(
     """
     yield from configuration.problems
     yield from map(str, _ignored(ctx, configuration))
-    yield from islice(_unknown(configuration, every=every), _MAX_UNKNOWN_NAMES)
+    yield from islice(_unknown(ctx, configuration, every=every), _MAX_UNKNOWN_NAMES)
 
 
-def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
+def _unknown(ctx: click.Context, configuration: Configuration, *, every: bool) -> Iterator[str]:
     """Yield a line for each name in files and the environment that only looks like a setting."""
     names = {name.removeprefix(PREFIX): name for name in RULES}
 
@@ -368,8 +366,9 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
         bare = bare.upper().replace("-", "_")
         flag = f"--{bare.lower().replace('_', '-')}"
         equivalents = [variable_of(name) for name in EQUIVALENTS.get(flag, ())]
-        if name in _FLAGS_ONLY:
-            return f"; pass the flag {_FLAGS_ONLY[name]}"
+        if name.startswith(PREFIX) and flag in _flags(ctx.find_root()):
+            other = f", or did you mean {' or '.join(equivalents)}?" if equivalents else ""
+            return f"; pass the flag {flag}{other}"
         similar = get_close_matches(bare, names, n=1, cutoff=0.75)
         meant = equivalents or [names[name] for name in similar]
         return f"; did you mean {' or '.join(meant)}?" if meant else ""
@@ -380,6 +379,18 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
         is_shown = advice(name) or (every and name.startswith(PREFIX))
         if name not in RULES and is_shown:
             yield f"{name} in the environment is not a setting of holdfast{advice(name)}"
+
+
+def _flags(root: click.Context) -> frozenset[str]:
+    """Return the flags of all commands."""
+    flags, groups = set[str](), [root.command]
+    while groups:
+        command = groups.pop()
+        flags.update(flag for param in command.params for flag in param.opts)
+        if isinstance(command, click.Group):
+            found = (command.get_command(root, name) for name in command.list_commands(root))
+            groups += [member for member in found if member is not None]
+    return frozenset(flags)
 
 
 def _ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignored]:
