@@ -1,6 +1,6 @@
 """The page about the command line names commands and options that exist."""
 
-from tests.kit.pages import Page
+from tests.kit.pages import ROOT, Page
 
 PAGE = Page("docs/howto/command-line.md")
 
