@@ -147,7 +147,7 @@ def _fresh_progress() -> Callable[[], CallProgress]:
     """Return the progress of a call as a client creates it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    return lambda: CallProgress(began=began, call_group=CallGroup(is_observed=False, loop=loop))
+    return lambda: CallProgress(began=began, call_group=CallGroup(loop=loop))
 
 
 def _calling(transport: Transport, call: AnyCall) -> Callable[[], Awaitable[object]]:

@@ -37,13 +37,15 @@ class Timeline:
 
     def __call__(self, observation: holdfast.observe.Observation) -> None:
         match observation:
-            case holdfast.observe.AttemptFailed(number=number, error=error):
+            case holdfast.observe.AttemptFinished(
+                number=number, error=holdfast.A2AError() as error
+            ):
                 hint = f", retry after {error.retry_after:g} s" if error.retry_after else ""
-                self.line(f"{observation.operation}, attempt {number}: {error.message}{hint}")
+                self.line(f"{observation.method}, attempt {number}: {error.message}{hint}")
             case holdfast.observe.RetryScheduled(wait=wait):
-                self.line(f"{'':{len(observation.operation)}}  waits {wait:.2f} s")
+                self.line(f"{'':{len(observation.method or '')}}  waits {wait:.2f} s")
             case holdfast.observe.RequestFinished(attempts=attempts, error=None) if attempts > 1:
-                self.line(f"{observation.operation}, attempt {attempts}: answered")
+                self.line(f"{observation.method}, attempt {attempts}: answered")
             case _:
                 pass
 

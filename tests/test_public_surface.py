@@ -221,7 +221,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "name",
-    ["extend.HttpRequest", "observe.AttemptFailed", "policies.RetryPolicy", "protocol.GET_TASK"],
+    ["extend.HttpRequest", "observe.AttemptFinished", "policies.RetryPolicy", "protocol.GET_TASK"],
 )
 def test_a_name_for_those_who_extend_imports_no_client(name):
     loaded = modules_after(f"import holdfast\nholdfast.{name}")
@@ -605,9 +605,8 @@ CONSTRUCTORS = {
     "Artifact": (
         "*artifact_id='' *name=None *description=None *parts=() *metadata=None *extensions=()"
     ),
-    "Attempt": "*number *agent *started *duration *error=None *executed=None *wait=None",
-    "AttemptFailed": "*request_id *operation *agent *number *duration *error",
-    "AttemptStarted": "*request_id *operation *agent *number",
+    "Attempt": "*number *agent *started *duration *error=None *executed=None *wait=None "
+    "*method=''",
     "AuthInterceptor": "credential_service",
     "AuthenticationError": "message='' *schemes=() *missing=() **facts",
     "AuthenticationInfo": "*scheme='' *credentials=None",
@@ -630,8 +629,6 @@ CONSTRUCTORS = {
         "*extensions=() *context=None *endpoint=None *reach=None *card=None *auth=None "
         "*attempt=1 *is_retried=True *progress=CallProgress()"
     ),
-    "CallFinished": "*request_id *operation *agent *attempts *duration *error",
-    "CardChecked": "*request_id *operation *agent *verification",
     "CardSignatureError": "message='' *outcome='invalid' *key_id=None **facts",
     "CardVerification": (
         "*outcome *reason='' *key_id=None *key_url=None *algorithm=None *number=None *unsigned=() "
@@ -697,7 +694,6 @@ CONSTRUCTORS = {
     ),
     "NetworkPolicyError": "message='' *address=None **facts",
     "NotEnoughResultsError": "message='' *results=() **facts",
-    "Observation": "*request_id *operation *agent",
     "Operation": (
         "*name *request *response *safety *verb *path *other_verb=None *streaming=False "
         "*capability=None *method_v03='' *path_v03='' *method_grpc_v03=''"
@@ -716,13 +712,10 @@ CONSTRUCTORS = {
         "*max_bytes=268435456 *engine=None *env=None"
     ),
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
-    "ReconcileStarted": "*request_id *operation *agent *message_id *timeout *error",
-    "Reconciled": "*request_id *operation *agent *message_id *searched *task_id *duration",
     "ReconnectError": "message='' *task=None *task_id=None **facts",
     "ReconnectPolicy": (
         "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_outage=300.0 *max_quiet=3600.0"
     ),
-    "Reconnected": "*request_id *operation *agent *task_id *number *error=None",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
@@ -747,11 +740,8 @@ CONSTRUCTORS = {
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "
         "*max_retry_after=60.0 *retry_predicate=None *on_retry=None"
     ),
-    "CircuitChanged": "*request_id *operation *agent *state *failures *retry_after",
     "ConcurrencyPolicy": "*limit *queue=1000",
     "RetryAfterPolicy": "*queue=1000",
-    "RequestFinished": "*request_id *operation *agent *attempts *duration *error",
-    "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",
     "BreakerFailure": "*at *cause",
     "SendMessageConfiguration": (
@@ -831,6 +821,37 @@ CONSTRUCTORS = {
     "Timeouts": "*pool=10.0 *connect=5.0 *write=30.0 *first_byte=120.0 *idle=120.0",
     "TlsConfig": "*ca_file=None *cert_file=None *key_file=None *key_password=None *verify=True",
 }
+
+_OBSERVATION = (
+    "*operation_id *parent_id *request_id *operation *method *agent *endpoint *message_id "
+    "*task_id *context_id"
+)
+_OBSERVATIONS = {
+    "AttemptFinished": "*attempt_id *number *duration *error",
+    "AttemptStarted": "*attempt_id *number",
+    "CardChecked": "*verification",
+    "CircuitChanged": "*state *failures *retry_after",
+    "EventReceived": "*kind *state",
+    "GapDetected": "",
+    "HedgeStarted": "*delay",
+    "Observation": "",
+    "OperationFinished": (
+        "*outcome *error *duration *requests *attempts *retries *reconnects *has_gap "
+        "*executed *state *events *time_to_first_event"
+    ),
+    "OperationStarted": "",
+    "ReconcileStarted": "*timeout *error",
+    "Reconciled": "*searched *duration",
+    "Reconnected": "*number *error=None",
+    "RequestFinished": "*attempts *duration *error",
+    "RequestStarted": "",
+    "RetryScheduled": "*number *wait *reason *error",
+    "RetryStopped": "*reason *error",
+    "StreamInterrupted": "*error",
+    "WaitFinished": "*reason *duration",
+    "WaitStarted": "*reason *seconds",
+}
+CONSTRUCTORS |= {name: f"{_OBSERVATION} {own}".strip() for name, own in _OBSERVATIONS.items()}
 
 CLASSES = [name for name, value in PUBLIC.items() if inspect.isclass(value)]
 MADE_BY_THE_LIBRARY = {

@@ -180,6 +180,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         number: Number of the attempt, from 1.
+        method: The A2A method, such as ``"SendMessage"``; empty where it is not known.
         agent: The called address, without credentials or query.
         started: Seconds from the start of the call.
         duration: Duration in seconds.
@@ -195,6 +196,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     executed: bool | None = None
     wait: float | None = None
+    method: str = ""
 
 
 class Facts(TypedDict, total=False):
@@ -212,7 +214,8 @@ class Facts(TypedDict, total=False):
         retry_after: Seconds to wait before a retry.
         attempts: All attempts, in order.
         agent: Address that failed.
-        request_id: Id of the call in the log.
+        request_id: Id of the request in the log.
+        operation_id: Id of the operation in the log.
         retry_stopped_reason: Why there was no further retry.
         hops: Agents behind ``agent`` on the way to the failure.
         loop: Agent that occurs more than once in that chain.
@@ -233,6 +236,7 @@ class Facts(TypedDict, total=False):
     attempts: Sequence[Attempt]
     agent: str | None
     request_id: str | None
+    operation_id: str | None
     retry_stopped_reason: str | None
     hops: Sequence[str]
     loop: str | None
@@ -289,6 +293,7 @@ class A2AError(Exception):
         self.attempts: tuple[Attempt, ...] = tuple(facts.get("attempts", ()))
         self.agent: str | None = facts.get("agent")
         self.request_id: str | None = facts.get("request_id")
+        self.operation_id: str | None = facts.get("operation_id")
         self.retry_stopped_reason: str | None = facts.get("retry_stopped_reason")
         self.hops: tuple[str, ...] = tuple(facts.get("hops", ()))
         self.loop: str | None = facts.get("loop")

@@ -11,39 +11,61 @@ if TYPE_CHECKING:
     from holdfast._client.named_agent import AgentHealth
     from holdfast._client.stats import ClientStats, EndpointStats
     from holdfast._pipeline.observations import (
-        AttemptFailed,
+        AttemptFinished,
         AttemptStarted,
-        CallFinished,
         CardChecked,
         CircuitChanged,
+        EventReceived,
+        GapDetected,
+        HedgeStarted,
         Observation,
         Observer,
+        OperationFinished,
+        OperationStarted,
+        Outcome,
         Reconciled,
         ReconcileStarted,
         Reconnected,
         RequestFinished,
+        RequestStarted,
         RetryScheduled,
+        RetryStopped,
+        StreamInterrupted,
+        WaitFinished,
+        WaitReason,
+        WaitStarted,
     )
     from holdfast._policy.breaker import BreakerState
 
 __all__ = [
     "AgentHealth",
-    "AttemptFailed",
+    "AttemptFinished",
     "AttemptStarted",
     "BreakerState",
-    "CallFinished",
     "CardChecked",
     "Circuit",
     "CircuitChanged",
     "ClientStats",
     "EndpointStats",
+    "EventReceived",
+    "GapDetected",
+    "HedgeStarted",
     "Observation",
     "Observer",
+    "OperationFinished",
+    "OperationStarted",
+    "Outcome",
     "ReconcileStarted",
     "Reconciled",
     "Reconnected",
     "RequestFinished",
+    "RequestStarted",
     "RetryScheduled",
+    "RetryStopped",
+    "StreamInterrupted",
+    "WaitFinished",
+    "WaitReason",
+    "WaitStarted",
 ]
 
 __getattr__, __dir__ = publish(
@@ -53,8 +75,11 @@ __getattr__, __dir__ = publish(
         "_client.named_agent": "AgentHealth",
         "_client.stats": "ClientStats EndpointStats",
         "_pipeline.observations": (
-            "AttemptFailed AttemptStarted CallFinished CardChecked CircuitChanged Observation "
-            "Observer ReconcileStarted Reconciled Reconnected RequestFinished RetryScheduled"
+            "AttemptFinished AttemptStarted CardChecked CircuitChanged EventReceived "
+            "GapDetected HedgeStarted Observation Observer OperationFinished OperationStarted "
+            "Outcome ReconcileStarted Reconciled Reconnected RequestFinished RequestStarted "
+            "RetryScheduled RetryStopped StreamInterrupted WaitFinished WaitReason "
+            "WaitStarted"
         ),
         "_policy.breaker": "BreakerState",
     },

@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast.errors import CallEndedError, KeyConflictError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
-from holdfast.observe import CallFinished
+from holdfast.observe import OperationFinished, OperationStarted
 from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     FakeAgent,
@@ -1141,7 +1141,7 @@ async def test_observers_get_the_question_that_is_an_error_of_run_and_fan_out():
             await coordinator.fan_out("hello")
     errors += [result.error for result in caught.value.results]
 
-    finished = [each.error for each in seen if isinstance(each, CallFinished)]
+    finished = [each.error for each in seen if isinstance(each, OperationFinished)]
     assert [type(error) for error in errors] == [TaskInputRequiredError] * 2
     assert finished == errors
 
@@ -1295,7 +1295,7 @@ async def test_the_rate_applies_to_calls_that_another_process_of_a_run_did_not_s
     assert min(later - at for at, later in itertools.pairwise(times[1:])) == pytest.approx(10)
 
 
-async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_not_observed(tmp_path):
+async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_left_to_it(tmp_path):
     """The other process begins the call after this one has found no record of it."""
     agent, seen = doubles(after=5), []
     is_late, is_begun = asyncio.Event(), asyncio.Event()
@@ -1325,7 +1325,8 @@ async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_not_o
 
     assert await process(First) == (1, 0)
     assert await late == (0, 1)
-    assert seen == []
+    assert [type(each) for each in seen] == [OperationStarted, OperationFinished]
+    assert (seen[1].outcome, seen[1].error, seen[1].attempts) == ("left", None, 0)
 
 
 async def test_a_shared_run_does_not_send_a_message_of_unknown_outcome_again(

@@ -25,7 +25,7 @@ from holdfast import (
 from holdfast._policy.retry_after import asks_to_wait
 from holdfast.auth import Credentials
 from holdfast.extend import Endpoints, Interceptor
-from holdfast.observe import AttemptFailed
+from holdfast.observe import AttemptFinished
 from holdfast.testing import FakeAgent, FakeNetwork, completes, run
 
 CANCELLATIONS = rounds(10_000, 100_000)
@@ -226,7 +226,7 @@ def test_cancelled_calls_leak_nothing(binding, seed, caplog):
 
 
 def charged(observation):
-    if not isinstance(observation, AttemptFailed) or asks_to_wait(observation.error):
+    if not isinstance(observation, AttemptFinished) or asks_to_wait(observation.error):
         return False  # who waits in line with all others pays nothing
     return observation.error.transient
 

@@ -26,7 +26,7 @@ from holdfast._arguments import check_url
 from holdfast._client.settings import check_connect_options
 from holdfast._model.addresses import is_http_address
 from holdfast.extend import Endpoints, Interceptor
-from holdfast.observe import AttemptStarted, RequestFinished
+from holdfast.observe import AttemptFinished, AttemptStarted, RequestFinished, RequestStarted
 from holdfast.protocol import GET_TASK
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
 from holdfast.types import AgentExtension, AgentInterface, GetTaskRequest
@@ -409,8 +409,8 @@ def test_options_may_be_any_iterable():
         await client.ask("one")
         before = len(told)
         await client.ask("two")
-        fetched = [type(seen) for seen in told if getattr(seen, "operation", "") == "GetAgentCard"]
-        assert fetched == [AttemptStarted, RequestFinished]
+        fetched = [type(seen) for seen in told if getattr(seen, "method", "") == "GetAgentCard"]
+        assert fetched == [RequestStarted, AttemptStarted, AttemptFinished, RequestFinished]
         assert before == len(told) - before + len(fetched)
 
     run(main())

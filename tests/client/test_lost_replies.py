@@ -30,7 +30,7 @@ from holdfast import (
 from holdfast.client import TextDelta
 from holdfast.errors import DuplicateTasksError, InvalidParamsError, JournalError
 from holdfast.extend import BaseLayer, SqliteJournal
-from holdfast.observe import CallFinished, Reconciled, ReconcileStarted, RequestFinished
+from holdfast.observe import OperationFinished, Reconciled, ReconcileStarted, RequestFinished
 from holdfast.protocol import SEND_MESSAGE
 from holdfast.testing import (
     Cut,
@@ -459,9 +459,9 @@ async def test_the_error_passed_to_observers_is_not_changed_later():
     agent.inject(Reset(), on="SendMessage")
 
     def note(observation):
-        if isinstance(observation, CallFinished):
+        if isinstance(observation, OperationFinished):
             calls.append(observation)
-        elif isinstance(observation, RequestFinished) and observation.operation == "SendMessage":
+        elif isinstance(observation, RequestFinished) and observation.method == "SendMessage":
             observed_errors.append((observation.error, observation.error.message))
 
     with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
@@ -471,7 +471,7 @@ async def test_the_error_passed_to_observers_is_not_changed_later():
     assert error.message == message
     assert error.searched == ()
     assert caught.value.message.startswith(message)
-    assert [(call.operation, call.error) for call in calls] == [("SendMessage", caught.value)]
+    assert [(call.operation, call.error) for call in calls] == [("send_message", caught.value)]
 
 
 async def test_a_reply_that_is_a_message_is_not_found():
@@ -1201,9 +1201,11 @@ async def test_observers_get_the_outcome_of_the_search(arrives):
     (reconciled,) = [
         observation for observation in observations if isinstance(observation, Reconciled)
     ]
-    assert reconciled.operation == "SendMessage"
+    assert reconciled.method == "SendMessage"
     assert reconciled.searched[0].startswith("the tasks that changed since the message was sent")
-    assert reconciled.request_id == observations[0].request_id
+    assert reconciled.request_id == next(
+        each.request_id for each in observations if each.method == "SendMessage"
+    )
     assert reconciled.task_id == (result.id if isinstance(result, Task) else None)
     assert reconciled.message_id in (agent.executions or [result.message_id])
 
@@ -1224,7 +1226,7 @@ async def test_observers_get_the_searched_locations(streaming):
     (reconciled,) = [
         observation for observation in observations if isinstance(observation, Reconciled)
     ]
-    assert (reconciled.operation, reconciled.searched) == (SENDS[streaming], ("task task-1",))
+    assert (reconciled.method, reconciled.searched) == (SENDS[streaming], ("task task-1",))
 
 
 # ── Clocks ───────────────────────────────────────────────────────────────────────────────────
@@ -1350,6 +1352,7 @@ async def test_a_message_to_a_task_that_accepts_none_ends_the_search_early(
 
 
 async def test_observers_and_the_log_report_the_start_of_a_search(caplog):
+    caplog.set_level("INFO", "holdfast")
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
     observations = []
@@ -1361,7 +1364,7 @@ async def test_observers_and_the_log_report_the_start_of_a_search(caplog):
     ]
     (ended,) = [observation for observation in observations if isinstance(observation, Reconciled)]
     assert observations.index(began) < observations.index(ended)
-    assert (began.operation, began.message_id) == ("SendMessage", ended.message_id)
+    assert (began.method, began.message_id) == ("SendMessage", ended.message_id)
     assert (began.timeout, began.error.message_id) == (30, ended.message_id)
     log_lines = [
         record.getMessage() for record in caplog.records if "searching" in record.getMessage()

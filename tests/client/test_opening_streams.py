@@ -258,7 +258,7 @@ async def test_s06_what_was_not_executed_is_sent_again_as_the_same_message(fault
     assert answer.text == "ab"
     assert len(agent.tasks) == 1
     assert len(agent.executions) == len(message_ids(agent)) == 1
-    started = [e.number for e in seen if isinstance(e, AttemptStarted) and e.operation == STREAMED]
+    started = [e.number for e in seen if isinstance(e, AttemptStarted) and e.method == STREAMED]
     assert started == [1, 2, 3]
     if isinstance(fault, Respond):
         assert now() >= 10

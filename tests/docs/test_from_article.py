@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import re
 
 import msgspec
 import pytest
@@ -222,7 +223,7 @@ async def test_what_is_said_of_sending_again_is_so(fault, is_sent_again):
         assert (await client.ask("How far?")).text == "384,400 km"
 
     tries = [each for each in seen if isinstance(each, holdfast.observe.AttemptStarted)]
-    sent = [each for each in tries if each.operation == "SendMessage"]
+    sent = [each for each in tries if each.method == "SendMessage"]
     assert len(sent) == (2 if is_sent_again else 1)
     assert [len(tasks) for tasks in fake.executions.values()] == [1]
     fake.inject(fault, on="GetTask")
@@ -427,13 +428,13 @@ async def failures_are_logged(written, world):
     handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     try:
         error = await failing(bad_gateway(), world, resilience=holdfast.Resilience.standard())
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
-    failed = [line for line in records if "failed after" in line]
+    failed = [line for line in records if re.search(r": attempt \d failed with \w+ after", line)]
     assert len(failed) == len(error.attempts) > 1
     for number, line in enumerate(failed, start=1):
         assert f"GetTask {error.request_id} to {HERE}/rpc: attempt {number} failed" in line

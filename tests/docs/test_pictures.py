@@ -63,7 +63,7 @@ async def test_cut_stream_happens_as_the_picture_shows():
 
     def observe(observation):
         if isinstance(observation, holdfast.observe.AttemptStarted):
-            requests.append(observation.operation)
+            requests.append(observation.method)
 
     async with holdfast.connect(
         agent.url, engine=FakeNetwork(agent), observers=[observe], env=FixedDraws(0.5)

@@ -49,7 +49,7 @@ from holdfast import (
 from holdfast._integrations.httpx_base import BaseTransport
 from holdfast.errors import LimitExceededError, QueueFullError
 from holdfast.extend import Endpoints
-from holdfast.observe import AttemptFailed, CallFinished, RetryScheduled
+from holdfast.observe import AttemptFinished, OperationFinished, RetryScheduled
 from holdfast.testing import (
     Cut,
     Delay,
@@ -163,7 +163,7 @@ async def test_a_refusal_is_returned_when_no_try_is_left(kind, status, tries, me
     assert answer.headers["x-own"] == "yes"
     with pytest.raises(kind.library.HTTPStatusError):
         answer.raise_for_status()
-    assert sum(isinstance(one, AttemptFailed) for one in seen) == tries
+    assert sum(isinstance(one, AttemptFinished) for one in seen) == tries
 
 
 @both
@@ -863,10 +863,10 @@ async def test_observers_hear_the_operations_name(kind):
         await client.get("http://agent.test/.well-known/agent-card.json")
         await client.put("http://agent.test/else")
 
-    over = [one.operation for one in seen if isinstance(one, CallFinished)]
+    over = [one.method for one in seen if isinstance(one, OperationFinished)]
     assert over == ["GetTask", "SendStreamingMessage", "GetAgentCard", "HTTP PUT"]
     [again] = [one for one in seen if isinstance(one, RetryScheduled)]
-    assert (again.operation, again.agent) == ("GetTask", RPC)
+    assert (again.method, again.endpoint) == ("GetTask", RPC)
     assert isinstance(again.error, A2AHTTPError)
 
 

@@ -55,7 +55,7 @@ from holdfast.integrations.a2a_sdk import (
     client_factory,
 )
 from holdfast.integrations.httpx import Transport
-from holdfast.observe import CallFinished, RetryScheduled
+from holdfast.observe import OperationFinished, RetryScheduled
 from holdfast.testing import (
     Cut,
     Delay,
@@ -1159,7 +1159,7 @@ async def test_observers_see_what_the_sdks_client_does():
     await collected(client.send_message(said()))
 
     assert RetryScheduled in seen
-    assert CallFinished in seen
+    assert OperationFinished in seen
 
 
 def card_server(agent, faults):

@@ -1396,7 +1396,7 @@ async def test_an_error_of_a_shared_card_fetch_does_not_name_the_task_of_another
     fetching = asyncio.Event()
 
     def observe(observation):
-        if isinstance(observation, AttemptStarted) and observation.operation == "GetAgentCard":
+        if isinstance(observation, AttemptStarted) and observation.method == "GetAgentCard":
             fetching.set()
 
     options = {"card_ttl": 0, "resilience": Resilience.off(), "observers": [observe]}

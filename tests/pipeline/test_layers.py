@@ -40,11 +40,15 @@ from holdfast.auth import Credentials
 from holdfast.errors import InternalError, PermissionDeniedError
 from holdfast.extend import BaseLayer, Endpoints, Interceptor, Reply
 from holdfast.observe import (
-    AttemptFailed,
+    AttemptFinished,
     AttemptStarted,
-    CallFinished,
+    OperationFinished,
+    OperationStarted,
     RequestFinished,
+    RequestStarted,
     RetryScheduled,
+    WaitFinished,
+    WaitStarted,
 )
 from holdfast.testing import (
     Cut,
@@ -739,26 +743,64 @@ async def test_observers_get_the_details_in_order(binding):
 
     await client.get_task("task-1")
 
-    started, failed, scheduled, again, finished, call = seen
-    where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
-    assert started == AttemptStarted(
-        request_id=started.request_id, operation="GetTask", agent=where, number=1
+    begun, requested, started, failed, *scheduled_and_waited, again, succeeded, finished, ended = (
+        seen
     )
-    assert isinstance(failed, AttemptFailed)
+    scheduled, waits, waited = scheduled_and_waited
+    where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
+    assert begun == OperationStarted(
+        operation_id=begun.operation_id,
+        parent_id=None,
+        request_id=None,
+        operation="get_task",
+        method=None,
+        agent="http://agent.test",
+        endpoint=None,
+        message_id=None,
+        task_id=None,
+        context_id=None,
+    )
+    assert requested == RequestStarted(
+        operation_id=begun.operation_id,
+        parent_id=begun.operation_id,
+        request_id=f"{begun.operation_id}.1",
+        operation="get_task",
+        method="GetTask",
+        agent="http://agent.test",
+        endpoint=None,
+        message_id=None,
+        task_id=None,
+        context_id=None,
+    )
+    assert isinstance(started, AttemptStarted)
+    assert (started.number, started.parent_id, started.endpoint) == (
+        1,
+        requested.request_id,
+        where,
+    )
+    assert isinstance(failed, AttemptFinished)
     assert (failed.number, type(failed.error)) == (1, A2AConnectionError)
+    assert failed.attempt_id == started.attempt_id
     assert isinstance(scheduled, RetryScheduled)
     assert (scheduled.number, scheduled.wait, scheduled.error) == (2, 0.5, failed.error)
+    assert isinstance(waits, WaitStarted)
+    assert isinstance(waited, WaitFinished)
+    assert (waits.reason, waits.seconds, waited.duration) == ("backoff", 0.5, 0.5)
     assert isinstance(again, AttemptStarted)
     assert again.number == 2
+    assert isinstance(succeeded, AttemptFinished)
+    assert (succeeded.attempt_id, succeeded.error) == (again.attempt_id, None)
+    assert again.attempt_id != started.attempt_id
     assert isinstance(finished, RequestFinished)
     assert (finished.attempts, finished.duration, finished.error) == (2, 1.5, None)
-    assert isinstance(call, CallFinished)
-    assert (call.attempts, call.duration, call.error) == (2, 1.5, None)
-    assert {detail.request_id for detail in seen} == {started.request_id}
-    assert {detail.agent for detail in seen} == {where}
+    assert isinstance(ended, OperationFinished)
+    assert (ended.attempts, ended.retries, ended.requests) == (2, 1, 1)
+    assert (ended.outcome, ended.duration, ended.error) == ("succeeded", 1.5, None)
+    assert (ended.task_id, ended.executed) == ("task-1", True)
+    assert {each.operation_id for each in seen} == {begun.operation_id}
 
 
-async def test_a_request_is_finished_only_if_it_was_made():
+async def test_a_request_that_a_circuit_refuses_has_no_attempt():
     seen, agent = [], FakeAgent()
     client = await with_a_task(agent, observers=[seen.append])
     await client.agent_card()  # from the cache
@@ -767,10 +809,12 @@ async def test_a_request_is_finished_only_if_it_was_made():
         with pytest.raises(A2AError):
             await client.get_task("task-1")
 
-    started = [each.request_id for each in seen if isinstance(each, AttemptStarted)]
+    started = [each.request_id for each in seen if isinstance(each, RequestStarted)]
     finished = [each.request_id for each in seen if isinstance(each, RequestFinished)]
-    assert finished == list(dict.fromkeys(started))
-    calls = [each for each in seen if isinstance(each, CallFinished) and not each.attempts]
+    assert sorted(finished) == sorted(started)
+    refused = [each for each in seen if isinstance(each, RequestFinished) and not each.attempts]
+    assert {type(each.error) for each in refused} == {CircuitOpenError}
+    calls = [each for each in seen if isinstance(each, OperationFinished) and not each.attempts]
     assert {type(each.error) for each in calls} == {type(None), CircuitOpenError}
 
 
@@ -778,9 +822,11 @@ async def test_details_are_frozen():
     seen = []
     await with_a_task(FakeAgent(), observers=[seen.append])
 
+    attempt = (AttemptStarted, AttemptFinished)
     assert [type(detail) for detail in seen] == [
-        *(AttemptStarted, AttemptStarted),
-        *(RequestFinished, CallFinished),
+        *(OperationStarted, RequestStarted),
+        *(RequestStarted, *attempt, RequestFinished),  # for the card
+        *(*attempt, RequestFinished, OperationFinished),
     ]
     for detail in seen:
         with pytest.raises(AttributeError):
@@ -806,10 +852,15 @@ async def test_fetching_the_card_finishes_with_its_attempts_and_who_was_asked():
     await asyncio.gather(client.agent_card(), client.agent_card())
     await client.agent_card()
 
-    told = [(each.operation, each.attempts, each.agent) for each in seen if is_end(each)]
-    fetched = ("GetAgentCard", 2, seen[0].agent)
-    assert seen[0].agent.startswith("http://agent.test")
-    assert told == [fetched, fetched, ("GetAgentCard", 0, None)]  # the last one from memory
+    ended = [(each.operation, each.attempts, each.endpoint) for each in seen if is_end(each)]
+    (fetched,) = [each for each in seen if isinstance(each, RequestFinished)]
+    assert fetched.endpoint.startswith("http://agent.test")
+    # Two wait for one fetch, which belongs to the first; the last one is answered by the cache.
+    assert sorted(ended[:2], key=str) == [
+        ("agent_card", 0, None),
+        ("agent_card", 2, fetched.endpoint),
+    ]
+    assert ended[2] == ("agent_card", 0, None)
 
 
 async def test_a_call_that_got_no_further_than_the_card_finishes_with_the_attempts_of_that():
@@ -820,12 +871,13 @@ async def test_a_call_that_got_no_further_than_the_card_finishes_with_the_attemp
     with pytest.raises(A2AConnectionError) as caught:
         await connected(agent, observers=[seen.append]).get_task("task-1")
 
-    assert (seen[-1].operation, seen[-1].attempts) == ("GetTask", len(caught.value.attempts))
-    assert seen[-1].agent == seen[0].agent
+    assert (seen[-1].operation, seen[-1].method) == ("get_task", "GetTask")
+    assert seen[-1].attempts == len(caught.value.attempts)
+    assert {each.agent for each in seen} == {"http://agent.test"}
 
 
 def is_end(detail):
-    return isinstance(detail, CallFinished)
+    return isinstance(detail, OperationFinished)
 
 
 async def test_a_cancelled_call_finishes_and_was_not_well():
@@ -836,7 +888,7 @@ async def test_a_cancelled_call_finishes_and_was_not_well():
     call.cancel()
     await asyncio.wait([call])
 
-    finished = [detail for detail in seen if isinstance(detail, CallFinished)]
+    finished = [detail for detail in seen if isinstance(detail, OperationFinished)]
     assert [type(detail.error) for detail in finished] == [asyncio.CancelledError]
 
 
@@ -1076,22 +1128,33 @@ async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, s
 
     await connected(agent, binding).ask("how far is the moon?")
 
-    records = [r for r in caplog.records if sends in r.getMessage()]
+    records = [r for r in caplog.records if r.getMessage().startswith(sends)]
     request_id = records[0].getMessage().split()[1]
     where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
     assert request_id.startswith("id-")
-    assert all(f"{sends} {request_id} to {where}:" in r.getMessage() for r in records)
-    said = [(r.levelname, r.getMessage().partition(f"{where}: ")[2]) for r in records]
+    assert records[0].getMessage() == f"{sends} {request_id} to http://agent.test: started"
+    assert all(f"{sends} {request_id} to {where}:" in r.getMessage() for r in records[1:])
+    said = [(r.levelname, r.getMessage().partition(f"{where}: ")[2]) for r in records[1:]]
+    refused = "A2AConnectionError: the connection was refused (agent "
     assert said[0] == ("DEBUG", "attempt 1 started")
-    assert said[1][0] == "WARNING"
-    assert said[1][1].startswith("attempt 1 failed after 0.000 s: A2AConnectionError: ")
-    assert said[2:5] == [
-        ("INFO", "attempt 2 follows in 0.500 s"),
+    assert said[1][1].startswith("attempt 1 failed with A2AConnectionError after 0.000 s: ")
+    assert said[2][0] == "INFO"
+    assert said[2][1].startswith(f"attempt 1 failed with {refused}")
+    assert said[2][1].endswith("; attempt 2 follows in 0.500 s (backoff)")
+    assert said[3:] == [
+        ("DEBUG", "waiting for 0.500 s (backoff)"),
+        ("DEBUG", "waited 0.500 s (backoff)"),
         ("DEBUG", "attempt 2 started"),
-        ("DEBUG", "request succeeded after 0.500 s (attempts: 2)"),
+        ("DEBUG", "attempt 2 succeeded after 0.000 s"),
+        ("DEBUG", "succeeded after 0.500 s (attempts: 2)"),
     ]
-    attempts = 3 if streaming else 2  # with the look at the task behind a stream
-    assert said[-1] == ("DEBUG", f"call succeeded after 0.500 s (attempts: {attempts})")
+    operation = [r.getMessage() for r in caplog.records if r.getMessage().startswith("ask ")]
+    operation_id = request_id.rpartition(".")[0]
+    attempts = 4 if streaming else 3  # with the card, and the look at the task behind a stream
+    assert operation == [
+        f"ask {operation_id} to http://agent.test: started",
+        f"ask {operation_id} to http://agent.test: succeeded after 0.500 s (attempts: {attempts})",
+    ]
     assert "moon" not in caplog.text
     assert {record.name for record in records} == {"holdfast"}
 

@@ -18,7 +18,7 @@ from holdfast import (
 )
 from holdfast.errors import InvalidAgentResponseError
 from holdfast.extend import BaseLayer, Interceptor, Reply, StreamWrapper, UnaryOnly
-from holdfast.observe import CallFinished, Reconnected, RequestFinished
+from holdfast.observe import OperationFinished, Reconnected, RequestFinished
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Refuse, completes, fails, streams
 from holdfast.types import StreamResponse, TaskArtifactUpdateEvent
 
@@ -215,22 +215,23 @@ async def test_observers_hear_of_each_connection_and_of_its_end_once(binding):
             pass
 
     finished = [each for each in seen if isinstance(each, RequestFinished)]
-    failed = [(each.operation, type(each.error)) for each in finished if each.error is not None]
+    failed = [(each.method, type(each.error)) for each in finished if each.error is not None]
     assert failed == [(STREAMED, A2AConnectionError)]
-    named = sorted(each.operation for each in finished if each.operation != "GetAgentCard")
+    named = sorted(each.method for each in finished if each.method != "GetAgentCard")
     assert named == sorted(operations(agent))
     assert len({each.request_id for each in finished}) == len(finished)
     assert [type(each) for each in seen].count(Reconnected) == 1
-    opened = next(each for each in finished if each.operation == STREAMED)
+    opened = next(each for each in finished if each.method == STREAMED)
     assert (opened.attempts, opened.duration, opened.error.failure) == (1, 10, "truncated")
     (call,) = calls_in(seen)
-    assert (call.operation, call.request_id, call.error) == (STREAMED, opened.request_id, None)
-    assert call.attempts == len(named)
+    assert (call.operation, call.method, call.error) == ("stream_message", STREAMED, None)
+    assert (call.request_id, call.outcome) == (opened.request_id, "succeeded")
+    assert call.attempts == len(finished)
     assert call.duration > opened.duration
 
 
 def calls_in(seen):
-    return [each for each in seen if isinstance(each, CallFinished)]
+    return [each for each in seen if isinstance(each, OperationFinished)]
 
 
 @both_bindings
@@ -266,12 +267,14 @@ async def test_a_call_that_failed_is_finished_once_with_the_error_that_its_calle
     assert call.error is error
     assert (error is None) == (use in {"events", "wait"})  # which give the task as it is
     requests = [each for each in seen if isinstance(each, RequestFinished)]
-    made = [each for each in requests if each.operation != "GetAgentCard"]
-    assert call.attempts == sum(each.attempts for each in made)
+    assert call.attempts == sum(each.attempts for each in requests)
+    made = [each for each in requests if each.method != "GetAgentCard"]
     assert call.request_id == made[0].request_id
     if error is not None:
-        assert call.request_id == error.request_id
-    assert call.operation == ("GetTask" if use == "wait" else STREAMED)
+        assert (call.request_id, call.operation_id) == (error.request_id, error.operation_id)
+    assert call.method == ("GetTask" if use == "wait" else STREAMED)
+    names = {"deltas": "stream_message", "events": "stream_message", "conversation": "ask"}
+    assert call.operation == names.get(use, use)
 
 
 async def test_a_stream_that_cannot_be_opened_is_a_call_that_is_finished_once():
@@ -283,8 +286,10 @@ async def test_a_stream_that_cannot_be_opened_is_a_call_that_is_finished_once():
         await client.ask("hi", timeout=60)
 
     (call,) = calls_in(seen)
-    assert (call.operation, call.error) == (STREAMED, caught.value)
-    assert (call.attempts, call.agent) == (len(caught.value.attempts), caught.value.agent)
+    assert (call.operation, call.method) == ("ask", "GetAgentCard")
+    assert (call.outcome, call.error) == ("failed", caught.value)
+    assert call.attempts == len(caught.value.attempts)
+    assert call.endpoint.startswith("http://agent.test")
     assert call.attempts > 1
 
 
@@ -297,12 +302,12 @@ async def test_a_cancel_that_is_confirmed_by_polls_is_one_call():
     await client.cancel_task(task.id)
 
     (call,) = calls_in(seen)
-    assert (call.operation, call.error) == ("CancelTask", None)
+    assert (call.operation, call.method, call.error) == ("cancel_task", "CancelTask", None)
 
 
 @both_bindings
 @pytest.mark.parametrize("how", ["left", "cancelled", "cancelled, gone on with", "raised", "late"])
-@pytest.mark.parametrize("kind", [RequestFinished, CallFinished])
+@pytest.mark.parametrize("kind", [RequestFinished, OperationFinished])
 async def test_a_stream_that_is_left_is_finished_once(how, kind, binding):
     agent = FakeAgent(streams(*"abc", every=10))
     seen = []
@@ -330,7 +335,7 @@ async def test_a_stream_that_is_left_is_finished_once(how, kind, binding):
         asyncio.get_running_loop().call_later(5, task.cancel)
     await asyncio.wait([task])
 
-    errors = [each.error for each in seen if isinstance(each, kind) and each.operation == STREAMED]
+    errors = [each.error for each in seen if isinstance(each, kind) and each.method == STREAMED]
     wanted = {"cancelled": asyncio.CancelledError, "late": DeadlineExceededError}
     assert [type(error) for error in errors] == [wanted.get(how, type(None))]
     if not task.cancelled():

@@ -159,13 +159,13 @@ from holdfast.extend import (
 )
 from holdfast.observe import (
     AgentHealth,
-    AttemptFailed,
+    AttemptFinished,
     AttemptStarted,
-    CallFinished,
     Circuit,
     ClientStats,
     EndpointStats,
     Observation,
+    OperationFinished,
     Reconnected,
     RequestFinished,
     RetryScheduled,
@@ -358,19 +358,20 @@ async def consume_later(event: object, task: Task | None, card: AgentCard) -> No
 
 
 def observe(observation: Observation) -> None:
-    assert_type(observation.request_id, str)
-    assert_type(observation.agent, str | None)
+    assert_type(observation.operation_id, str)
+    assert_type(observation.request_id, str | None)
+    assert_type(observation.agent, str)
     match observation:
         case AttemptStarted():
             assert_type(observation.number, int)
-        case AttemptFailed():
-            assert_type(observation.error, A2AError)
+        case AttemptFinished():
+            assert_type(observation.error, BaseException | None)
         case RetryScheduled():
             assert_type(observation.wait, float)
         case Reconnected():
-            assert_type(observation.task_id, str)
+            assert_type(observation.task_id, str | None)
             assert_type(observation.number, int)
-        case RequestFinished() | CallFinished():
+        case RequestFinished() | OperationFinished():
             assert_type(observation.error, BaseException | None)
         case _:
             pass

@@ -17,7 +17,7 @@ from holdfast.observe import Observation
 
 
 def watch(observation: Observation) -> None:
-    assert_type(observation.request_id, str)
+    assert_type(observation.operation_id, str)
 
 
 async def for_httpx(env: Env, session: aiohttp.ClientSession) -> None:

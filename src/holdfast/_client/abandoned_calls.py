@@ -25,7 +25,6 @@ from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.per_loop import PerLoop
 from holdfast._client.cancel_request import request_cancel
 from holdfast._journal.outcome import outcome_of
-from holdfast._model.operations import CANCEL_TASK
 from holdfast._policy.deadline import Deadline
 from holdfast.errors import A2AError, OutcomeUnknownError, TaskNotCancelableError
 from holdfast.types import CancelTaskRequest, Message
@@ -192,7 +191,7 @@ class AbandonedCall:
                 task_id = found.id
                 await self._check_not_taken_over()
             name = f"task {task_id} of an abandoned call"
-            with calls.client.observed(scope, CANCEL_TASK.name):
+            with scope.operation:
                 request = CancelTaskRequest(id=task_id)
                 try:
                     return await request_cancel(calls.client, request, scope)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.keyed_calls import KeyedCall, KeySpace
-    from holdfast._pipeline.observed_call import ObservedCall
     from holdfast.types import Message
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
@@ -98,7 +97,7 @@ class BulkRun(ClosingContext, AsyncOnly):
     def __init__(
         self,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        begin: Callable[[KeyedCall | None], tuple[CallScope, ObservedCall]],
+        begin: Callable[[KeyedCall | None], CallScope],
         ask: Callable[[Message, CallScope], Awaitable[Answer]],
         keys: KeySpace | None,
         *,
@@ -283,7 +282,7 @@ class BulkRun(ClosingContext, AsyncOnly):
         return await reject_self_cancellation(self._send_or_resume(item))
 
     async def _send_or_resume(self, item: RunItem) -> RunResult | None:
-        """Return the result of a message; None if it is left to another process for now."""
+        """Return the result of a message; None if another process has its call."""
         clock, key = asyncio.get_running_loop().time, item.key
         started_at = clock()
         try:
@@ -295,16 +294,16 @@ class BulkRun(ClosingContext, AsyncOnly):
         if keyed is not None and (reason := await keyed.why_taken(message)) is not None:
             self._skip(item, reason)
             return None
-        scope, observed = self._begin(keyed)
+        scope = self._begin(keyed)
         answer: Answer | None = None
         error: A2AError | None = None
         try:
-            with observed:
+            with scope.operation as operation:
                 try:
                     answer = await self._ask(message, scope)
                 except JournalError as failure:
                     if self._is_taken(failure):
-                        observed.discard()
+                        operation.leave()
                     raise
                 if answer.task is not None and answer.needs_input:
                     raise input_required(answer.task, answer.question)

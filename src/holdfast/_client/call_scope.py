@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from holdfast._client.keyed_calls import KeyedCall  # noqa: TC004  it imports this module
+    from holdfast._pipeline.caller_operation import CallerOperation
     from holdfast._wire.redaction import Secrets
 
 __all__ = ["CallScope"]
@@ -55,6 +56,15 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
         """The secrets that its requests carry."""
         return self.call_group.secrets
 
+    @property
+    def operation(self) -> CallerOperation:
+        """The operation of the caller, which lasts as long as a ``with`` block of it."""
+        operation = self.call_group.operation
+        if operation is None:
+            message = "the scope has no operation"
+            raise RuntimeError(message)
+        return operation
+
     def within(self, deadline: Deadline) -> CallScope:
         """Return the same call with another deadline, for a part of it."""
         return msgspec.structs.replace(self, deadline=deadline)
@@ -64,7 +74,7 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
         group = self.call_group
         call_group = CallGroup(
             secrets=group.secrets,
-            is_observed=group.is_observed,
+            operation=self.operation.follow_up("cancel_task"),
             is_abandoned=True,
             loop=group.loop,
         )

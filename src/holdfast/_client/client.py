@@ -91,8 +91,7 @@ if TYPE_CHECKING:
     from holdfast._model.operations import Operation
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.listeners import Consumer, Interceptor
-    from holdfast._pipeline.observed_call import ObservedCall
-    from holdfast._pipeline.transport import CallGroup, Reply
+    from holdfast._pipeline.transport import Reply
     from holdfast._policy.deadline import Deadline
     from holdfast.types import AgentCard, AgentInterface
 
@@ -226,7 +225,10 @@ class Client(ClosingContext):
             CardSignatureError: The signature of the card is invalid, or is required and not
                 verified.
         """
-        return await self._core.card(self._core.deadline("call", timeout), is_asked_for=True)
+        options: CallOptions = {} if timeout is None else {"timeout": timeout}
+        scope = self._core.begin("call", options, method=Client.agent_card)
+        with scope.operation:
+            return await self._core.card(scope)
 
     @property
     def card_verification(self) -> CardVerification | None:
@@ -569,7 +571,7 @@ class Client(ClosingContext):
         async def send() -> Task | Message:
             return (await SendOperation(core, request, scope).answer()).value
 
-        with core.observed(scope, op.SEND_MESSAGE.name):
+        with scope.operation:
             if scope.keyed is None:
                 result = await send()
             else:
@@ -581,7 +583,7 @@ class Client(ClosingContext):
                 )
             if scope.consumers:
                 task = result if isinstance(result, Task) else None
-                await core.call_consumers(scope.consumers, result, task, scope.deadline)
+                await core.call_consumers(scope.consumers, result, task, scope)
             return result
 
     def run(
@@ -667,10 +669,9 @@ class Client(ClosingContext):
             journaling = self._core.journaling_for("run_id")
             keys = KeySpace(self._core, journaling, run_id, is_shared=shared)
 
-        def begin(keyed: KeyedCall | None) -> tuple[CallScope, ObservedCall]:
+        def begin(keyed: KeyedCall | None) -> CallScope:
             scope = self._core.begin("call", options, sends=True, method=Client.run)
-            observed = self._core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
-            return msgspec.structs.replace(scope, keyed=keyed), observed
+            return msgspec.structs.replace(scope, keyed=keyed)
 
         async def ask(message: Message, scope: CallScope) -> Answer:
             sending = partial(
@@ -1149,7 +1150,7 @@ class Client(ClosingContext):
         def follow(task: Task) -> EventStream:
             return EventStream(calls, calls.follow(task_id, task))
 
-        with self._core.observed(scope, op.GET_TASK.name):
+        with scope.operation:
             return await wait_for_task(
                 self._core, task_id, scope, poll_interval, until=until, follow=follow
             )
@@ -1248,7 +1249,7 @@ class Client(ClosingContext):
             id=check_not_empty("task_id", task_id),
             metadata=check_json_object("metadata", metadata),
         )
-        with self._core.observed(scope, op.CANCEL_TASK.name):
+        with scope.operation:
             task = await request_cancel(self._core, request, scope)
             if not confirm or task.state.is_terminal:
                 return task
@@ -1450,7 +1451,7 @@ class Client(ClosingContext):
             if operation.name == op.SEND_MESSAGE.name:
                 check_sendable("params", params)
                 scope = self._core.begin("call", options, sends=True, method=Client.call)
-                with self._core.observed(scope, operation.name):
+                with scope.operation:
                     return cast(
                         "Reply[R]", await SendOperation(self._core, params, scope).response()
                     )
@@ -1466,7 +1467,8 @@ class Client(ClosingContext):
     ) -> Reply[R]:
         check_sendable("params", params)
         scope = self._core.begin("call", options, method=method)
-        return await self._core.call(operation, params, scope)
+        with scope.operation:
+            return await self._core.call(operation, params, scope)
 
 
 async def _answer(sending: Callable[[], EventStream], scope: CallScope) -> Answer:
@@ -1478,13 +1480,14 @@ async def _answer(sending: Callable[[], EventStream], scope: CallScope) -> Answe
         sending: Returns the stream of the answer, which sends the message when it is entered.
         scope: The scope of the call.
     """
-    while True:
-        try:
-            async with sending() as events:
-                return await events.result()
-        except JournalError as error:
-            if scope.keyed is None or error.reason != "taken_over":
-                raise
+    with scope.operation:
+        while True:
+            try:
+                async with sending() as events:
+                    return await events.result()
+            except JournalError as error:
+                if scope.keyed is None or error.reason != "taken_over":
+                    raise
 
 
 def _offered(
@@ -1519,27 +1522,29 @@ def asking(
     message: Content,
     options: SendOptions,
     *,
+    method: Callable[..., Any],
     key: str | None = None,
     within: Deadline | None = None,
     cancel_on_abandon: bool = False,
-) -> tuple[Callable[[], Awaitable[Answer]], ObservedCall, CallGroup, Deadline]:
+) -> tuple[Callable[[], Awaitable[Answer]], CallScope]:
     """Do what `Client.ask` does, for callers that query several agents.
 
     Args:
         client: The client that sends the message.
         message: The complete message.
         options: See `SendOptions`.
+        method: The method that the caller called.
         key: See `Client.ask`.
         within: A deadline besides that of the options.
         cancel_on_abandon: See `Client.ask`.
 
     Returns:
-        Sends the message, and returns the answer; the call, to be entered around that; the data
-        that its requests share; and its deadline.
+        A function that sends the message and returns the answer; and the scope of the call, whose
+        operation is to be entered around that.
     """
     # A function of the class's own module: there is no public way to what siblings share.
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    scope = core.keyed(core.begin("call", options, sends=True), key)
+    scope = core.keyed(core.begin("call", options, sends=True, method=method), key)
     if within is not None and within.at < scope.deadline.at:
         scope = scope.within(within)
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -1552,8 +1557,7 @@ def asking(
         cancel_on_abandon=cancel_on_abandon,
     )
     sending()  # invalid arguments raise here
-    observed = core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
-    return partial(_answer, sending, scope), observed, scope.call_group, scope.deadline
+    return partial(_answer, sending, scope), scope
 
 
 async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> AgentInterface:
@@ -1567,7 +1571,9 @@ async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> Ag
         A2AError: The reason why no interface can be called.
     """
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
-    return await core.chosen_interface(core.begin("call", options))
+    scope = core.begin("call", options, method=chosen_interface)
+    with scope.operation:
+        return await core.chosen_interface(scope)
 
 
 def journaling_of(client: Client) -> Journaling | None:
@@ -1620,7 +1626,8 @@ def _stream_calls(
     sends: bool = False,
 ) -> StreamCalls:
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
-    scope = core.begin("stream", options, sends=sends)
+    method = Client.stream_message if sends else Client.subscribe_to_task
+    scope = core.begin("stream", options, method=method, sends=sends)
     if opening is not None and options.get("timeout") is None:
         bound = core.deadline("call", opening)
         scope = scope.within(msgspec.structs.replace(bound, ends_at_first_event=True))

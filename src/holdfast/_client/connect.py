@@ -231,8 +231,8 @@ def connect(
         consumers: Functions or coroutine functions that are called with each task, message or
             event that sending and waiting return, the task after it, and the agent's card
             (`Consumer`). Their exceptions are raised to the caller. None by default.
-        observers: Plain functions that are called with each `Observation`, such as `AttemptFailed`
-            or `CallFinished` (`Observer`). An exception of an observer is logged, and the first
+        observers: Plain functions that are called with each `Observation`, such as
+            `OperationFinished` (`Observer`). An exception of an observer is logged, and the first
             one is also a ``RuntimeWarning``. None by default.
         call_layers: Custom layers around each call with all its attempts, outermost first:
             functions that get a `Transport` and return one (`Layer`). None by default.
@@ -304,7 +304,7 @@ def connect(
     name = ", ".join(map(_shown, loaded))
     owner = f"Client of {name}"
     used_engine, owned = _engine_within(settings.within, engine, tls, owner)
-    notifier = Observers(settings.observers)
+    notifier = Observers(settings.observers, name)
     trust = CardTrust(
         _card_checker(card_verifier, used_engine, env),
         is_required=require_signature,
@@ -374,8 +374,8 @@ def connect(
     )
     core = ClientCore(
         pipeline,
-        card_pipeline(card_resolver, notifier),
-        card_pipeline(choice, notifier),
+        card_pipeline(card_resolver),
+        card_pipeline(choice),
         card_resolver,
         env,
         timeout=settings.timeout,

@@ -333,7 +333,7 @@ class Conversation:
         if task is None or task.state.is_terminal:
             text = "there is no open task to wait for"
             raise RuntimeError(text)
-        calls = self._stream_calls(options)
+        calls = self._stream_calls(options, method=Conversation.wait)
         replies = self._replies(calls, None, None)
 
         async def follow() -> ReplyLoop:
@@ -378,7 +378,7 @@ class Conversation:
         self,
         options: SendOptions,
         *,
-        method: Callable[..., Any] | None = None,
+        method: Callable[..., Any],
         cancel_on_abandon: bool = False,
         key: str | None = None,
     ) -> StreamCalls:

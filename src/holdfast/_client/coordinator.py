@@ -287,6 +287,7 @@ class Coordinator(ClosingContext):
         return await self._agent(agent).ask(
             to_user_message(message, new_id=""),
             options,
+            method=Coordinator.delegate,
             admission=self._admission,
             queue=AdmissionQueue(),
             key=key,
@@ -370,7 +371,8 @@ class Coordinator(ClosingContext):
         if key is not None:
             _check_keys(key, [agent.name for agent, _ in requests])
         for agent, first in requests[:1]:
-            asking(agent.client, first, options, key=key)  # invalid options raise here
+            # Invalid options raise here.
+            asking(agent.client, first, options, method=Coordinator.fan_out, key=key)
         queue = AdmissionQueue()
 
         async def ask(
@@ -382,6 +384,7 @@ class Coordinator(ClosingContext):
             return await agent.ask(
                 message,
                 options,
+                method=Coordinator.fan_out,
                 admission=self._admission,
                 queue=queue,
                 key=None if key is None else f"{key}/{agent.name}",

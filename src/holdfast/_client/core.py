@@ -37,10 +37,10 @@ from holdfast._model.operations import (
     GET_TASK,
     SEND_NAMES,
 )
+from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.trust import received_card
 from holdfast._pipeline.interfaces_layer import CHOOSE_INTERFACE
-from holdfast._pipeline.observed_call import ObservedCall
 from holdfast._pipeline.transport import (
     Call,
     CallGroup,
@@ -99,6 +99,9 @@ R = TypeVar("R")
 
 _DEFAULT_CONFIGURATION = SendMessageConfiguration()
 
+
+_WITHOUT_REQUEST = frozenset({GET_AGENT_CARD.name, CHOOSE_INTERFACE.name})
+"""Operations that are answered from a cache, or by requests of their own."""
 
 _QUESTION_TIMEOUT_S = 5.0
 """Seconds to learn the question of a task before the reply to it is sent."""
@@ -282,23 +285,26 @@ class ClientCore:
         name: str,
         options: CallOptions | SendOptions,
         *,
+        method: Callable[..., Any],
         sends: bool = False,
-        method: Callable[..., Any] | None = None,
+        operation_name: str | None = None,
     ) -> CallScope:
         """Check the options of a call, and begin it now.
 
         Args:
             name: What the call's deadline is called.
             options: What the caller passes.
-            sends: Whether the call may send a message.
             method: The method that takes the options, for errors about its own arguments.
+            sends: Whether the call may send a message.
+            operation_name: What observers call it; the name of the method if left out.
 
         Raises:
             ValueError: A timeout, header or URI that is not valid.
             TypeError: An option that does not exist, or is of another type.
         """
         loop = asyncio.get_running_loop()
-        call_group = CallGroup(is_observed=self.observers.are_active(), loop=loop)
+        operation = self._operation(operation_name or method.__name__)
+        call_group = CallGroup(operation=operation, loop=loop)
         if not options:
             return CallScope(
                 deadline=self.deadline(name, None, loop),
@@ -380,18 +386,21 @@ class ClientCore:
         )
         return check_configuration(configuration)
 
-    def observed(self, scope: CallScope, operation: str) -> ObservedCall:
-        """Return a caller's call that may take several requests: see `ObservedCall`."""
-        return ObservedCall(scope.call_group, self.observers, operation)
+    def _operation(self, name: str) -> CallerOperation:
+        return CallerOperation(
+            self.observers,
+            name,
+            f"{self._name}-{next(self._numbers)}",
+            is_observed=self.observers.are_active(),
+        )
 
     @property
     def needs_card(self) -> bool:
         """Whether the next call has to fetch the agent's card first."""
         return self._resolver.is_needed
 
-    async def card(self, deadline: Deadline, *, is_asked_for: bool = False) -> AgentCard:
-        """Return the agent's card, for the caller (``is_asked_for``) or for another call."""
-        scope = CallScope(deadline=deadline, call_group=CallGroup(ends_with_request=is_asked_for))
+    async def card(self, scope: CallScope) -> AgentCard:
+        """Return the agent's card, for the caller or for another call."""
         card = (await self._cards.unary(self._call(GET_AGENT_CARD, CardLocation(()), scope))).value
         self._extended = None
         return card
@@ -472,19 +481,11 @@ class ClientCore:
         params: P,
         scope: CallScope,
         *,
-        request_id: str | None = None,
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Reply[Stream[R]]:
         """Open one connection of a stream."""
-        call = self._call(
-            operation,
-            params,
-            scope,
-            request_id=request_id,
-            is_retried=is_retried,
-            progress=progress,
-        )
+        call = self._call(operation, params, scope, is_retried=is_retried, progress=progress)
         try:
             reply = await self._transport.stream(call)
         except BaseException:
@@ -567,7 +568,7 @@ class ClientCore:
             at = min(scope.deadline.at, asyncio.get_running_loop().time() + _QUESTION_TIMEOUT_S)
             own_deadline = Deadline(name="look", timeout=_QUESTION_TIMEOUT_S, at=at)
             request = GetTaskRequest(id=task_id)
-            call_group = CallGroup(secrets=scope.secrets, ends_with_request=False)
+            call_group = CallGroup(secrets=scope.secrets, operation=scope.call_group.operation)
             own_scope = msgspec.structs.replace(
                 scope, deadline=own_deadline, call_group=call_group
             )
@@ -596,20 +597,20 @@ class ClientCore:
         params: P,
         scope: CallScope,
         *,
-        request_id: str | None = None,
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
         call_group = scope.call_group
+        if call_group.operation is None:  # a scope that no method of a client began
+            call_group.operation = self._operation(operation.name)
         if self.is_closing and self._refuses(operation, call_group):
             self.check_open()
-        request_id = request_id or f"{self._name}-{next(self._numbers)}"
-        is_message = operation.name in SEND_NAMES and call_group.operation not in SEND_NAMES
-        if call_group.operation is None or is_message:
-            call_group.operation, call_group.request_id = operation.name, request_id
+        request_id = call_group.operation.id
+        if operation.name not in _WITHOUT_REQUEST:
+            request_id = call_group.operation.add_request(operation.name, params)
         if not isinstance(params, SendMessageRequest) or params.configuration is not None:
             _note_push_secrets(params, scope)
-        if scope.tenant is not None:
+        if scope.tenant is not None and operation.name not in _WITHOUT_REQUEST:
             named: Any = params
             params = msgspec.structs.replace(named, tenant=scope.tenant)
         if progress is None:
@@ -631,7 +632,9 @@ class ClientCore:
 
     def _refuses(self, operation: Operation[P, R], call_group: CallGroup) -> bool:
         """Return whether a client that is closing refuses a request."""
-        is_new = call_group.operation is None and not call_group.is_abandoned
+        caller_operation = call_group.operation
+        is_begun = caller_operation is not None and caller_operation.requests > 0
+        is_new = not is_begun and not call_group.is_abandoned
         return self.is_closed or is_new or operation.name in SEND_NAMES
 
     def check_open(self) -> None:
@@ -641,16 +644,17 @@ class ClientCore:
             raise RuntimeError(text)
 
     async def call_consumers(
-        self, consumers: Iterable[Consumer], event: Event, task: Task | None, deadline: Deadline
+        self, consumers: Iterable[Consumer], event: Event, task: Task | None, scope: CallScope
     ) -> None:
         """Call consumers with an event, in order, with the card as last seen.
 
         An expired card is not fetched again: an event that has arrived must not be lost because
         the card is not available.
         """
+        deadline = scope.deadline
 
         async def call_each() -> None:
-            card = self._resolver.last or await self.card(deadline)
+            card = self._resolver.last or await self.card(scope)
             for consumer in consumers:
                 pending = consumer(event, task, card)
                 if inspect.isawaitable(pending):

@@ -117,6 +117,8 @@ class EventStream(AsyncOnly):
         self._has_begun = False
         self._is_being_read = False
         self._is_over = False
+        self._has_ended = False  # by itself, and not because its caller left it
+        self._is_reported = True  # while it has not begun, there is no end to report
         self._is_abandoned: bool | None = None  # until it ends
         self._failure: BaseException | None = None  # the last error that the caller got
         self._raises_on_failure = True  # in the iteration over the text
@@ -162,15 +164,15 @@ class EventStream(AsyncOnly):
         if begin is None or self._is_over:
             text = "the stream was already used; create another one"
             raise RuntimeError(text)
-        observed = self._calls.observed
-        observed.begin()
+        self._calls.scope.operation.begin()
+        self._is_reported = False
         try:
             if self._calls.cancel_on_abandon:
                 await self._begin_in_task(begin)
             else:
                 self._source = await begin()
         except BaseException as failure:
-            observed.finish(failure)
+            self._report_end(failure)
             raise
         self._is_plain = not self._calls.scope.consumers and self._calls.call is None
         return self
@@ -193,7 +195,7 @@ class EventStream(AsyncOnly):
         if self._is_abandoned is None:
             self._is_abandoned = self._abandons(self._failure)
         if self._is_abandoned:
-            self._calls.observed.finish(self._failure)
+            self._report_end(self._failure)
             self._failure = None
             return
         try:
@@ -206,7 +208,7 @@ class EventStream(AsyncOnly):
             self._failure = self._failure or failure
             raise
         finally:
-            self._calls.observed.finish(self._failure)
+            self._report_end(self._failure)
             self._failure = None  # its traceback refers to this stream
 
     async def _begin_in_task(self, begin: Callable[[], Awaitable[EventSource]]) -> None:
@@ -257,9 +259,16 @@ class EventStream(AsyncOnly):
         calls.client.abandoned.start(call.cancel_task())
         return True
 
+    def _report_end(self, failure: BaseException | None) -> None:
+        """Report the end of the operation, once, if the stream was entered."""
+        if not self._is_reported:
+            self._is_reported = True
+            is_left = not (self._has_ended or self._is_settled)
+            self._calls.scope.operation.finish(failure, is_left=is_left)
+
     def _end(self) -> None:
         self._is_over = True
-        self._calls.observed.end()
+        self._calls.scope.operation.end()
         if self._source is not None:
             self._calls.note_state(self._source.outbox)
 
@@ -312,8 +321,10 @@ class EventStream(AsyncOnly):
             self._has_begun = True
             self._calls.on_first_event()
         if event is None:
+            self._has_ended = True
             self._end()
             raise StopAsyncIteration
+        self._calls.scope.operation.note_event(event)
         return event
 
     async def _fail(self, failure: BaseException) -> None:
@@ -548,7 +559,7 @@ class EventStream(AsyncOnly):
                     task,
                     agent=calls.agent,
                     stream_error=None if self._source is None else self._source.cause,
-                    request_id=calls.scope.call_group.request_id,
+                    request_id=calls.scope.operation.request_id,
                     attempts=calls.attempts,
                 )
         except A2AError as failure:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._aio.env import Env
+    from holdfast._client.call_scope import CallScope
     from holdfast._client.options import ConnectOptions, SendOptions
     from holdfast._pipeline.admission import Admission, AdmissionQueue
     from holdfast._policy.deadline import Deadline
@@ -194,6 +195,7 @@ class NamedAgent:
         message: Message,
         options: SendOptions,
         *,
+        method: Callable[..., Any],
         admission: Admission,
         queue: AdmissionQueue,
         key: str | None = None,
@@ -205,6 +207,7 @@ class NamedAgent:
 
         Args:
             message: The message.
+            method: The method that the caller called.
             options: See `SendOptions`; the timeout includes the wait for a slot.
             admission: The concurrency slots.
             queue: The queue in which to wait for a slot.
@@ -218,18 +221,24 @@ class NamedAgent:
         answer: Answer | None = None
         error: A2AError | None = None
         client = self.client
-        send, observed, call_group, deadline = asking(
-            client, message, options, key=key, within=within, cancel_on_abandon=cancel_on_abandon
+        send, scope = asking(
+            client,
+            message,
+            options,
+            method=method,
+            key=key,
+            within=within,
+            cancel_on_abandon=cancel_on_abandon,
         )
         # A call that the open circuit refuses immediately needs no slot.
         needs_slot = client.circuit.state != "open"
         try:
-            if needs_slot:
-                await self._enter(admission, queue, deadline)
-            try:
-                if self.closed_reason is not None:
-                    raise _closed_error(self.closed_reason, is_sent=False)
-                with observed:
+            with scope.operation:
+                if needs_slot:
+                    await self._enter(admission, queue, scope)
+                try:
+                    if self.closed_reason is not None:
+                        raise _closed_error(self.closed_reason, is_sent=False)
                     answer = await send()
                     if answer.task is not None and answer.needs_input:
                         raise input_required(
@@ -238,31 +247,29 @@ class NamedAgent:
                             client=f"coordinator.client({self.name!r})",
                             agent=client.stats().url,
                         )
-            finally:
-                if needs_slot:
-                    admission.leave(self.name)
+                finally:
+                    if needs_slot:
+                        admission.leave(self.name)
         except A2AError as failure:
             answer, error = None, failure
         except asyncio.CancelledError:
             duration = clock() - started_at
-            on_cancel(cancelled_result(self.name, sends=call_group.sends, duration=duration))
+            on_cancel(cancelled_result(self.name, sends=scope.call_group.sends, duration=duration))
             raise
         except RuntimeError:
             if self.closed_reason is None:
                 raise
             # The client was closed between two requests.
-            error = _closed_error(self.closed_reason, is_sent=call_group.sends > 0)
+            error = _closed_error(self.closed_reason, is_sent=scope.call_group.sends > 0)
         return AgentResult(
             agent=self.name,
             answer=answer,
             error=error,
             duration=clock() - started_at,
-            attempts=call_group.sends or (0 if error is None else len(error.attempts)),
+            attempts=scope.call_group.sends or (0 if error is None else len(error.attempts)),
         )
 
-    async def _enter(
-        self, admission: Admission, queue: AdmissionQueue, deadline: Deadline
-    ) -> None:
+    async def _enter(self, admission: Admission, queue: AdmissionQueue, scope: CallScope) -> None:
         """Take a concurrency slot as soon as one is free.
 
         Raises:
@@ -276,15 +283,17 @@ class NamedAgent:
             nonlocal usage
             usage = _slot_usage(admission)
 
+        deadline = scope.deadline
         # Calls with the same deadline may leave their slots before the error is made.
         recording = asyncio.get_running_loop().call_at(deadline.at, record_usage)
         entering = admission.enter(queue, self.name)
         try:
-            await wait_until(
-                deadline.at,
-                entering,
-                lambda: _no_slot_error(deadline, usage or _slot_usage(admission)),
-            )
+            with scope.operation.waiting("concurrency"):
+                await wait_until(
+                    deadline.at,
+                    entering,
+                    lambda: _no_slot_error(deadline, usage or _slot_usage(admission)),
+                )
         finally:
             recording.cancel()
 

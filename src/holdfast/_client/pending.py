@@ -211,7 +211,9 @@ class PendingCall:
             TypeError: An argument of another type.
         """
         check_seconds("poll_interval", poll_interval)
-        scope = self._core.begin("wait", options, method=PendingCall.stream)
+        scope = self._core.begin(
+            "wait", options, method=PendingCall.stream, operation_name="resume"
+        )
         return resumed_stream(
             self._record,
             self._core,
@@ -273,7 +275,7 @@ async def resume_all(
         while waiting or running or recording:
             while waiting and len(running) + len(recording) < concurrency:
                 resumption = _Resumption(waiting.popleft())
-                scope = core.begin("wait", options)
+                scope = core.begin("wait", options, method=PendingCall.resume)
                 events = resumed_stream(
                     resumption.record,
                     core,

@@ -102,8 +102,9 @@ async def search_for(
         max_pages=core.resilience.reconcile.max_pages,
     )
     core.observers.reconcile_started(
+        scope.operation,
         error,
-        operation=lost_message.operation,
+        method=lost_message.operation,
         seconds=min(core.resilience.reconcile.timeout, scope.deadline.remaining(began)),
     )
     searcher = _Searcher(search, error, core, scope, rounds=rounds)
@@ -112,8 +113,9 @@ async def search_for(
     if not isinstance(result, Duplicate):
         task = result.task if isinstance(result, Found) else search.seen
         core.observers.reconciled(
+            scope.operation,
             error,
-            operation=lost_message.operation,
+            method=lost_message.operation,
             searched=search.searched,
             task_id=None if task is None else task.id,
             seconds=seconds,

@@ -451,7 +451,8 @@ class SendOperation:
         wait = backoff(policy, times, core.env.random())
         if not may or wait >= self._scope.deadline.remaining(asyncio.get_running_loop().time()):
             return False
-        await core.pause(wait)
+        with self._scope.operation.waiting("backoff", wait):
+            await core.pause(wait)
         return not core.is_closing
 
     async def _is_context_refused(self, error: A2AError) -> bool:

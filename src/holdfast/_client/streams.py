@@ -12,7 +12,7 @@ from weakref import WeakSet
 import msgspec
 
 from holdfast._client.sending import SendOperation
-from holdfast._model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
+from holdfast._model.operations import SUBSCRIBE_TO_TASK
 from holdfast._pipeline.transport import Reply
 from holdfast._policy.deadline import NEVER
 from holdfast._stream.machine import StreamMachine
@@ -67,7 +67,6 @@ class StreamCalls:
         cancel_on_abandon: Whether to cancel the agent's task if the caller abandons the call.
         extensions: The extensions that the agent has activated, according to its first reply.
         call: The journal's record of the message that was sent last; None where there is none.
-        observed: The caller's call, whose end is reported to observers.
     """
 
     def __init__(
@@ -86,11 +85,9 @@ class StreamCalls:
         self._until_deadline = until_deadline
         self.extensions: tuple[str, ...] = ()
         self.call: HeldCall | None = None
-        self._request_id = ""
         self._sending: SendOperation | None = None
         self._sent_to: str | None = None
         self._owner: TaskOwner | None = None  # the message that created the task
-        self.observed = client.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
 
     @property
@@ -154,7 +151,6 @@ class StreamCalls:
         has_progressed: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[ResumableStream]]:
         """Do the same with a complete request, whose message has an id."""
-        self.observed.operation = SEND_STREAMING_MESSAGE.name
         make = partial(self._machine, known=known, has_progressed=has_progressed)
         scope, keyed = self.scope, self.scope.keyed
         send = partial(self._send, request, scope, known, make)
@@ -294,7 +290,7 @@ class StreamCalls:
         """Return whether calls go to an interface of protocol 0.3, fetching the card if needed."""
         if self.client.subscribing_is_safe is not None:
             return not self.client.subscribing_is_safe
-        card = await self.client.card(self.deadline)
+        card = await self.client.card(self.scope)
         versions = [interface.protocol_version or "" for interface in card.supported_interfaces]
         return bool(versions) and all(version.startswith("0.") for version in versions)
 
@@ -315,7 +311,7 @@ class StreamCalls:
     async def _are_streams_offered(self) -> bool:
         if not self.client.streaming:
             return False
-        card = await self.client.card(self.deadline)
+        card = await self.client.card(self.scope)
         return bool(card.capabilities.streaming)
 
     def _machine(
@@ -362,12 +358,10 @@ class StreamCalls:
     async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
         """Subscribe to the task, once: retrying is the stream's task."""
         self.check_open(task_id)
-        self._request_id = self.client.env.new_id()
         reply = await self.client.stream(
             SUBSCRIBE_TO_TASK,
             SubscribeToTaskRequest(id=task_id),
             self.scope,
-            request_id=self._request_id,
             is_retried=False,
         )
         self.extensions = self.extensions or reply.extensions
@@ -395,15 +389,23 @@ class StreamCalls:
             raise RuntimeError(text)
         return await self._sending.search(error, deadline or self.deadline)
 
+    def on_interrupted(self, task_id: str | None, error: A2AError | None) -> None:
+        """Notify observers that the stream was cut, or cannot be resumed yet."""
+        operation = self.scope.operation
+        operation.task_id = task_id
+        self.client.observers.stream_interrupted(operation, error)
+
+    def on_gap(self, task_id: str | None) -> None:
+        """Notify observers that status messages may be missing after a cut."""
+        operation = self.scope.operation
+        operation.task_id = task_id
+        self.client.observers.gap_detected(operation)
+
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Notify observers of a reconnect."""
-        self.client.observers.reconnected(
-            request_id=self._request_id,
-            agent=self.client.agent,
-            task_id=task_id,
-            number=number,
-            error=error,
-        )
+        operation = self.scope.operation
+        operation.task_id = task_id
+        self.client.observers.reconnected(operation, number=number, error=error)
 
     def register(self, task_id: str, stream: ResumableStream) -> None:
         """Register a stream of a task."""
@@ -420,7 +422,7 @@ class StreamCalls:
         self, consumers: Iterable[Consumer], event: Event, task: Task | None
     ) -> None:
         """Call consumers with an event."""
-        await self.client.call_consumers(consumers, event, task, self.deadline)
+        await self.client.call_consumers(consumers, event, task, self.scope)
 
     @property
     def agent(self) -> str | None:
@@ -432,9 +434,13 @@ class StreamCalls:
         """Whether a subscription leaves a task unchanged; False until an agent has answered."""
         return bool(self.client.subscribing_is_safe)
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, *, is_reconnecting: bool) -> None:
         """Wait, until the client is closed at the latest."""
-        await self.client.pause(seconds)
+        if not is_reconnecting:  # but polling
+            await self.client.pause(seconds)
+            return
+        with self.scope.operation.waiting("reconnect", seconds):
+            await self.client.pause(seconds)
 
     def check_open(self, task_id: str) -> None:
         """Raise an `A2AConnectionError` if the client is closed."""

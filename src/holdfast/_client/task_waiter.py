@@ -247,7 +247,7 @@ async def watch_task(
     async def call_consumers(changed: Task) -> None:
         try:
             if scope.consumers:
-                await core.call_consumers(scope.consumers, changed, changed, scope.deadline)
+                await core.call_consumers(scope.consumers, changed, changed, scope)
         except A2AError as error:
             consumer_errors.append(error)
             raise

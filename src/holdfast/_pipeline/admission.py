@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._aio.per_loop import PerLoop
+    from holdfast._pipeline.listeners import Observers
     from holdfast._policy.concurrency import ConcurrencyPolicy
 
 __all__ = ["Admission", "AdmissionLayer", "AdmissionQueue"]
@@ -182,9 +183,14 @@ class AdmissionLayer(BaseLayer):
     """Limits the calls in flight; the others wait for a slot."""
 
     def __init__(
-        self, inner: Transport, policy: ConcurrencyPolicy, admissions: PerLoop[Admission]
+        self,
+        inner: Transport,
+        policy: ConcurrencyPolicy,
+        admissions: PerLoop[Admission],
+        observers: Observers,
     ) -> None:
         super().__init__(inner)
+        self._observers = observers
         self._policy = policy
         self._admissions = admissions
 
@@ -217,7 +223,8 @@ class AdmissionLayer(BaseLayer):
                 waiting = admission.waiting
                 raise self._full(call, f"the queue is full ({waiting} waiting)")
             call.progress.awaits = "concurrency slot"
-            await self._enter(admission, call)
+            with self._observers.waiting(call, "concurrency", None):
+                await self._enter(admission, call)
             call.progress.awaits = None
         call_group.slots += 1
 

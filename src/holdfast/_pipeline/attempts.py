@@ -12,6 +12,8 @@ from holdfast._pipeline.transport import AnyCall, Call, CallNext, ExtensibleLaye
 from holdfast.errors import A2AError, Attempt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast._pipeline.listeners import Observers
 
 __all__ = ["AttemptLayer"]
@@ -48,46 +50,61 @@ class AttemptLayer(ExtensibleLayer):
             endpoint.attempts += 1
         if is_send:
             call_group.sends += 1
-        if call_group.is_observed:
-            self._observers.attempt_started(call)
+        attempt = _StartedAttempt(call, self._observers, clock, started)
         try:
             reply = await call_next(call)
         except A2AError as error:
-            duration = clock() - started
             complete_attempt(error, call)
             progress.end_request()
-            self._observers.attempt_failed(call, error, duration=duration)
-            outcome = f"{type(error).__name__}: {error}"
-            _add(call, started, duration, outcome, executed=error.executed)
+            attempt.finish(error, executed=error.executed)
             raise
         except BaseException as failure:  # else the request would seem to have had no attempt
-            executed = None if progress.request.sent else False
-            is_cancelled = isinstance(failure, asyncio.CancelledError)
-            outcome = "cancelled while in flight" if is_cancelled else type(failure).__name__
-            _add(call, started, clock() - started, outcome, executed=executed)
+            attempt.finish(failure, executed=None if progress.request.sent else False)
             raise
-        _add(call, started, clock() - started, executed=True)
+        attempt.finish(None, executed=True)
         attempts = tuple(progress.attempts)
         return msgspec.structs.replace(reply, endpoint=endpoint, attempts=attempts)
 
 
-def _add(
-    call: AnyCall,
-    started: float,
-    duration: float,
-    error: str | None = None,
-    *,
-    executed: bool | None,
-) -> None:
-    """Record an attempt of a call."""
-    endpoint, progress = call.endpoint, call.progress
-    progress.attempts.append(
-        Attempt(
-            number=call.attempt,
-            agent="" if endpoint is None else endpoint.agent,
-            started=started - progress.began,
-            duration=duration,
-            error=error,
-            executed=executed,
+class _StartedAttempt:
+    """An attempt that has started: its end is reported, and it is added to the list."""
+
+    __slots__ = ("_call", "_clock", "_id", "_observers", "_started")
+
+    def __init__(
+        self, call: AnyCall, observers: Observers, clock: Callable[[], float], started: float
+    ) -> None:
+        self._call, self._observers = call, observers
+        self._clock, self._started = clock, started
+        self._id: str | None = None  # unless it is reported
+        operation = call.progress.call_group.operation
+        if operation is not None and operation.is_observed:
+            self._id = operation.add_attempt(call.request_id)
+            observers.attempt_started(call, self._id)
+
+    def finish(self, error: BaseException | None, *, executed: bool | None) -> None:
+        """Report the end of the attempt, and record it."""
+        call, duration = self._call, self._clock() - self._started
+        if self._id is not None:
+            self._observers.attempt_finished(call, self._id, duration=duration, error=error)
+        endpoint, progress = call.endpoint, call.progress
+        progress.attempts.append(
+            Attempt(
+                number=call.attempt,
+                method=call.operation.name,
+                agent="" if endpoint is None else endpoint.agent,
+                started=self._started - progress.began,
+                duration=duration,
+                error=_in_one_line(error),
+                executed=executed,
+            )
         )
-    )
+
+
+def _in_one_line(error: BaseException | None) -> str | None:
+    """Return the reason of a failure; None if there is none."""
+    if isinstance(error, A2AError):
+        return f"{type(error).__name__}: {error}"
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled while in flight"
+    return None if error is None else type(error).__name__

@@ -16,12 +16,11 @@ import msgspec
 
 from holdfast._aio.closing import close
 from holdfast._aio.watchdog import TimeLimit, Watchdog
-from holdfast._pipeline.call_errors import complete
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
-    from holdfast._pipeline.listeners import Observers
-    from holdfast._pipeline.transport import AnyCall, Stream
+    from holdfast._pipeline.observed_request import ObservedRequest
+    from holdfast._pipeline.transport import Stream
 
 __all__ = ["CLOSE_GRACE_S", "Bounds", "Connection", "connection_over"]
 
@@ -66,13 +65,12 @@ class Connection(Generic[T]):
 
     __slots__ = (
         "_bounds",
-        "_call",
         "_failure",
         "_held",
         "_is_last",
         "_is_over",
         "_next_buffered",
-        "_observers",
+        "_request",
         "_source",
         "limit",
     )
@@ -84,8 +82,7 @@ class Connection(Generic[T]):
         self._is_over = False
         self._held: T | None = None  # an event that has arrived and was not taken yet
         self._bounds: Bounds | None = None
-        self._call: AnyCall | None = None  # until observers are notified of its end
-        self._observers: Observers | None = None
+        self._request: ObservedRequest | None = None
         self._failure: BaseException | None = None
         self.limit: TimeLimit | None = None
 
@@ -94,9 +91,9 @@ class Connection(Generic[T]):
         self._bounds = bounds
         return self
 
-    def observe(self, call: AnyCall, observers: Observers) -> Self:
-        """Notify observers of the end, and add the call to errors, without secrets."""
-        self._call, self._observers = call, observers
+    def observe(self, request: ObservedRequest) -> Self:
+        """Report the end of a request when the connection closes, and complete its errors."""
+        self._request = request
         return self
 
     def __aiter__(self) -> Self:
@@ -162,15 +159,15 @@ class Connection(Generic[T]):
         Raises:
             A2AError: The bounds of the call have ended it.
         """
-        limit, bounds, call = self.limit, self._bounds, self._call
+        limit, bounds = self.limit, self._bounds
         ended: A2AError | None = None
         if limit is not None and limit.fired:
             if bounds is None or not (limit.ended or limit.at >= bounds.at):
                 return True
             ended = bounds.error(limit.ended)
         self._failure = failure = ended or failure
-        if call is not None and isinstance(failure, A2AError):
-            complete(failure, call)
+        if self._request is not None and isinstance(failure, A2AError):
+            self._request.complete(failure)
         if ended is not None:
             raise ended from None
         return False
@@ -181,7 +178,6 @@ class Connection(Generic[T]):
         Raises:
             TimeoutError: It has bounds, and took longer than 5 s.
         """
-        call, self._call = self._call, None
         self._held = None
         try:
             if self._bounds is None:
@@ -189,8 +185,8 @@ class Connection(Generic[T]):
             else:
                 await close(self._source, seconds=CLOSE_GRACE_S)
         finally:
-            if call is not None and self._observers is not None:
-                self._observers.request_finished(call, self._failure)
+            if self._request is not None:
+                self._request.finish(self._failure)
 
 
 def connection_over(stream: Stream[T]) -> Connection[T]:

@@ -59,7 +59,7 @@ class GuardLayer(BaseLayer):
         policy = self._resilience.retry_after
         if endpoint.has_sent_retry_after and policy is not None:
             # Before the permit: a half-open probe would keep it while it waits.
-            await _take_turn(endpoint, call, self._breaker(call, endpoint), queue=policy.queue)
+            await self._take_turn(endpoint, call, queue=policy.queue)
         breaker = self._breaker(call, endpoint)
         started = clock()
         permit = None if breaker is None else self._permit(call, breaker, now=started)
@@ -90,6 +90,45 @@ class GuardLayer(BaseLayer):
                 )
                 if has_changed:
                     self._observers.circuit_changed(call, breaker, now=now)
+
+    async def _take_turn(self, endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
+        """Wait for this call's turn, if calls like it have to wait in the queue.
+
+        Raises:
+            CircuitOpenError: Calls do not queue for an agent whose circuit is open.
+            QueueFullError: Too many calls wait.
+            RateLimitedError: The agent's Retry-After ends after the call's deadline.
+        """
+        breaker = self._breaker(call, endpoint)
+        gate = endpoint.retry_after_gate(call.operation)
+        if gate is None or gate.is_open:
+            return
+        now = asyncio.get_running_loop().time()
+        if breaker is not None and breaker.retry_after(now=now):
+            raise _refused(call, breaker, now=now)
+        ahead, waits = gate.wait_ahead(), gate.waiting
+        if ahead >= call.deadline.remaining(now):
+            raise RateLimitedError(
+                "the agent is rate limiting (Retry-After): the next turn is in "
+                f"{ahead:.3g} s, after this call's deadline; nothing was sent",
+                executed=False,
+                transient=True,
+                retry_after=ahead,
+                agent=call.agent,
+            )
+        if waits >= queue:
+            raise QueueFullError(
+                f"the queue is full: {waits} calls already wait for the agent's Retry-After; "
+                "nothing was sent",
+                executed=False,
+                transient=True,
+                retry_after=ahead,
+                agent=call.agent,
+            )
+        call.progress.awaits = _TURN
+        with self._observers.waiting(call, "retry_after", ahead):
+            await gate.enter(first=bool(call.progress.attempts))
+        call.progress.awaits = None
 
     def _breaker(self, call: AnyCall, endpoint: Endpoint) -> Breaker | None:
         """Return the breaker of a call; None where the call is not subject to one.
@@ -148,46 +187,6 @@ class GuardLayer(BaseLayer):
         is_read = call.operation.safety == "read"
         has_waited = policy is not None and seconds >= policy.min_wait_to_count
         return is_late and is_read and has_waited and call.progress.request.sent
-
-
-async def _take_turn(
-    endpoint: Endpoint, call: AnyCall, breaker: Breaker | None, *, queue: int
-) -> None:
-    """Wait for this call's turn, if calls like it have to wait in the queue.
-
-    Raises:
-        CircuitOpenError: Calls do not queue for an agent whose circuit is open.
-        QueueFullError: Too many calls wait.
-        RateLimitedError: The agent's Retry-After ends after the call's deadline.
-    """
-    gate = endpoint.retry_after_gate(call.operation)
-    if gate is None or gate.is_open:
-        return
-    now = asyncio.get_running_loop().time()
-    if breaker is not None and breaker.retry_after(now=now):
-        raise _refused(call, breaker, now=now)
-    ahead, waits = gate.wait_ahead(), gate.waiting
-    if ahead >= call.deadline.remaining(now):
-        raise RateLimitedError(
-            f"the agent is rate limiting (Retry-After): the next turn is in {ahead:.3g} s, after "
-            "this call's deadline; nothing was sent",
-            executed=False,
-            transient=True,
-            retry_after=ahead,
-            agent=call.agent,
-        )
-    if waits >= queue:
-        raise QueueFullError(
-            f"the queue is full: {waits} calls already wait for the agent's Retry-After; nothing "
-            "was sent",
-            executed=False,
-            transient=True,
-            retry_after=ahead,
-            agent=call.agent,
-        )
-    call.progress.awaits = _TURN
-    await gate.enter(first=bool(call.progress.attempts))
-    call.progress.awaits = None
 
 
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:

@@ -29,6 +29,7 @@ from holdfast.errors import A2AError
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from holdfast._pipeline.listeners import Observers
 
 __all__ = ["HedgeLayer"]
 
@@ -43,8 +44,9 @@ _END_TIMEOUT_S = 1.0
 class HedgeLayer(BaseLayer):
     """Makes a second attempt of a read that takes longer than most at its endpoint."""
 
-    def __init__(self, inner: Transport, policy: HedgePolicy) -> None:
+    def __init__(self, inner: Transport, policy: HedgePolicy, observers: Observers) -> None:
         super().__init__(inner)
+        self._observers = observers
         self._policy = policy
         self._ending = PerLoop[set[asyncio.Task[Any]]](set)
 
@@ -66,6 +68,8 @@ class HedgeLayer(BaseLayer):
             if not await self._takes_long(call, tries[0]):
                 return await tries[0]
             twin = _twin(call)
+            delay = asyncio.get_running_loop().time() - progress.began
+            self._observers.hedge_started(call, delay)
             tries.append(asyncio.create_task(self._attempt(twin, call_next)))
             reply = await _first_answer(*tries)
         finally:

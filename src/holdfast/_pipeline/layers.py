@@ -24,6 +24,7 @@ from holdfast._pipeline.connection import (
     connection_over,
 )
 from holdfast._pipeline.layer_streams import InterceptedStream, OneEvent, with_stream
+from holdfast._pipeline.observed_request import ObservedRequest
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast._wire.network_scope import NetworkReach
 
 __all__ = [
+    "CompletingLayer",
     "DeadlineLayer",
     "InterceptorLayer",
     "ObservedLayer",
@@ -87,35 +89,41 @@ _CLOSE_GRACE_S = 1.0
 
 
 class ObservedLayer(ExtensibleLayer):
-    """Reports the end of a request to observers, and completes its error."""
+    """Reports the start and the end of a request to observers, and completes its error."""
 
     def __init__(self, inner: Transport, observers: Observers) -> None:
         super().__init__(inner)
         self._observers = observers
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        request = ObservedRequest(call, self._observers)
         try:
             reply = await self._inner.unary(call)
         except BaseException as failure:
-            self._failed(call, failure)
+            request.finish(failure)
             raise
-        if call.progress.call_group.is_observed:
-            self._observers.request_finished(call, None)
+        request.finish(None, reply.value)
         return reply
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        request = ObservedRequest(call, self._observers)
         try:
             reply = await self._inner.stream(call)
         except BaseException as failure:
-            self._failed(call, failure)
+            request.finish(failure)
             raise
-        connection = connection_over(reply.value)
-        return with_stream(reply, connection.observe(call, self._observers))
+        return with_stream(reply, connection_over(reply.value).observe(request))
 
-    def _failed(self, call: AnyCall, failure: BaseException) -> None:
-        if isinstance(failure, A2AError):
-            complete(failure, call)
-        self._observers.request_finished(call, failure)
+
+class CompletingLayer(ExtensibleLayer):
+    """Completes the error of a call that makes its requests elsewhere, such as for the card."""
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        try:
+            return await self._inner.unary(call)
+        except A2AError as error:
+            complete(error, call)
+            raise
 
 
 class InterceptorLayer(BaseLayer):

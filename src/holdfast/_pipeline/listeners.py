@@ -8,36 +8,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from holdfast._model.operations import SUBSCRIBE_TO_TASK
+from holdfast._pipeline import observations as event
+from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.observation_log import log_observation
-from holdfast._pipeline.observations import (
-    AttemptFailed,
-    AttemptStarted,
-    CallFinished,
-    CardChecked,
-    CircuitChanged,
-    Reconciled,
-    ReconcileStarted,
-    Reconnected,
-    RequestFinished,
-    RetryScheduled,
-)
-from holdfast.errors import A2AError
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast._pipeline.observations import Observation, Observer
-    from holdfast._pipeline.transport import AnyCall, AnyReply, CallGroup
+    from holdfast._pipeline.observations import Observation, Observer, WaitReason
+    from holdfast._pipeline.transport import AnyCall, AnyReply
     from holdfast._policy.breaker import Breaker
-    from holdfast.errors import Attempt, OutcomeUnknownError
+    from holdfast.errors import A2AError, Attempt, OutcomeUnknownError
 
 __all__ = [
     "Consumer",
@@ -48,7 +37,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger("holdfast")
-logger.addHandler(logging.NullHandler())  # no output unless the program configures logging
 
 Consumer = Callable[[Event, Task | None, AgentCard], Awaitable[None] | None]
 """Function or coroutine function that gets each event, the task after the event, and the agent's
@@ -118,159 +106,260 @@ class ListenerSet:
 
 
 class Observers:
-    """Reports observations to the log and to the caller's observers; their errors are logged."""
+    """Reports observations to the log and to the caller's observers; their errors are logged.
 
-    def __init__(self, observers: Iterable[Observer]) -> None:
+    Args:
+        observers: The caller's observers.
+        agent: The agent as the caller named it; empty where each request names its own.
+
+    Attributes:
+        agent: The agent as the caller named it; a coordinator sets its own name for the agent.
+    """
+
+    def __init__(self, observers: Iterable[Observer], agent: str = "") -> None:
+        self.agent = agent
         self._observers = (log_observation, *observers)
         self._has_callers_observers = len(self._observers) > 1
         self._has_warned = False
 
-    def attempt_started(self, call: AnyCall) -> None:
-        """Report that an attempt begins."""
-        if self.are_active():
-            self._notify(AttemptStarted(**_subject_of(call), number=call.attempt))
+    def are_active(self) -> bool:
+        """Return whether observations of successful steps are used."""
+        return self._has_callers_observers or logger.isEnabledFor(logging.DEBUG)
 
-    def attempt_failed(self, call: AnyCall, error: A2AError, *, duration: float) -> None:
-        """Report that an attempt failed after `duration` seconds."""
+    # ── Operations ───────────────────────────────────────────────────────────────────────────
+
+    def operation_started(self, operation: CallerOperation) -> None:
+        """Report that an operation begins."""
+        self._notify(event.OperationStarted(**self._of_operation(operation)))
+
+    def operation_finished(
+        self,
+        operation: CallerOperation,
+        outcome: event.Outcome,
+        duration: float,
+        error: BaseException | None,
+        executed: bool | None,  # noqa: FBT001  a fact and no switch
+    ) -> None:
+        """Report the end of an operation."""
         self._notify(
-            AttemptFailed(**_subject_of(call), number=call.attempt, duration=duration, error=error)
+            event.OperationFinished(
+                **self._of_operation(operation),
+                outcome=outcome,
+                error=error,
+                duration=duration,
+                requests=operation.requests,
+                attempts=operation.attempts,
+                retries=operation.retries,
+                reconnects=operation.reconnects,
+                has_gap=operation.has_gap,
+                executed=executed,
+                state=operation.state,
+                events=operation.events,
+                time_to_first_event=operation.time_to_first_event,
+            )
+        )
+
+    def event_received(self, operation: CallerOperation, kind: str) -> None:
+        """Report that a stream delivers an event."""
+        if self._has_callers_observers:
+            subject = self._of_latest_request(operation)
+            self._notify(event.EventReceived(**subject, kind=kind, state=operation.state))
+
+    def stream_interrupted(self, operation: CallerOperation, error: A2AError | None) -> None:
+        """Report that a stream was cut, or cannot be resumed yet."""
+        self._notify(event.StreamInterrupted(**self._of_latest_request(operation), error=error))
+
+    def reconnected(
+        self, operation: CallerOperation, *, number: int, error: A2AError | None
+    ) -> None:
+        """Report that a stream has resubscribed."""
+        operation.reconnects = number
+        subject = self._of_latest_request(operation)
+        self._notify(event.Reconnected(**subject, number=number, error=error))
+
+    def gap_detected(self, operation: CallerOperation) -> None:
+        """Report that status messages may be missing."""
+        operation.has_gap = True
+        self._notify(event.GapDetected(**self._of_latest_request(operation)))
+
+    def reconcile_started(
+        self, operation: CallerOperation, lost: OutcomeUnknownError, *, method: str, seconds: float
+    ) -> None:
+        """Report that the search for a message begins."""
+        subject = self._of_lost_message(operation, lost, method)
+        self._notify(event.ReconcileStarted(**subject, timeout=seconds, error=lost))
+
+    def reconciled(
+        self,
+        operation: CallerOperation,
+        lost: OutcomeUnknownError,
+        *,
+        method: str,
+        searched: tuple[str, ...],
+        task_id: str | None,
+        seconds: float,
+    ) -> None:
+        """Report that the search for a message has ended."""
+        subject = self._of_lost_message(operation, lost, method)
+        subject["task_id"] = task_id
+        self._notify(event.Reconciled(**subject, searched=searched, duration=seconds))
+
+    # ── Requests and attempts ────────────────────────────────────────────────────────────────
+
+    def request_started(self, call: AnyCall) -> None:
+        """Report that a request begins."""
+        self._notify(event.RequestStarted(**self._of_request(call)))
+
+    def request_finished(
+        self, call: AnyCall, error: BaseException | None, *, duration: float
+    ) -> None:
+        """Report the end of a request."""
+        self._notify(
+            event.RequestFinished(
+                **self._of_request(call),
+                attempts=len(call.progress.attempts),
+                duration=duration,
+                error=error,
+            )
+        )
+
+    def attempt_started(self, call: AnyCall, attempt_id: str) -> None:
+        """Report that an attempt begins."""
+        subject = self._of_call(call)
+        self._notify(event.AttemptStarted(**subject, attempt_id=attempt_id, number=call.attempt))
+
+    def attempt_finished(
+        self, call: AnyCall, attempt_id: str, *, duration: float, error: BaseException | None
+    ) -> None:
+        """Report that an attempt has ended after `duration` seconds."""
+        self._notify(
+            event.AttemptFinished(
+                **self._of_call(call),
+                attempt_id=attempt_id,
+                number=call.attempt,
+                duration=duration,
+                error=error,
+            )
         )
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """Report that the next attempt begins in `wait` seconds."""
-        number = len(call.progress.attempts) + 1
-        self._notify(RetryScheduled(**_subject_of(call), number=number, wait=wait, error=error))
+        operation = call.progress.call_group.operation
+        if operation is not None:
+            operation.retries += 1
+        self._notify(
+            event.RetryScheduled(
+                **self._of_call(call),
+                number=len(call.progress.attempts) + 1,
+                wait=wait,
+                reason="backoff" if error.retry_after is None else "retry_after",
+                error=error,
+            )
+        )
+
+    def retry_stopped(self, call: AnyCall, error: A2AError, reason: str) -> None:
+        """Report that no attempt follows a failed one."""
+        self._notify(event.RetryStopped(**self._of_call(call), reason=reason, error=error))
+
+    def hedge_started(self, call: AnyCall, delay: float) -> None:
+        """Report that a second attempt is made beside the first."""
+        self._notify(event.HedgeStarted(**self._of_call(call), delay=delay))
+
+    @contextlib.contextmanager
+    def waiting(
+        self, waiter: AnyCall | CallerOperation, reason: WaitReason, seconds: float | None
+    ) -> Generator[None]:
+        """Report a wait, which lasts as long as the block.
+
+        Args:
+            waiter: The call that waits, or the operation that waits between its requests.
+            reason: The reason.
+            seconds: How long, as far as it is known.
+        """
+        if isinstance(waiter, CallerOperation):
+            operation, subject = waiter, self._of_latest_request(waiter)
+        else:
+            operation, subject = _operation_of(waiter), self._of_call(waiter)
+        if not operation.is_observed:
+            yield
+            return
+        began = operation.now()
+        self._notify(event.WaitStarted(**subject, reason=reason, seconds=seconds))
+        try:
+            yield
+        finally:
+            duration = operation.now() - began
+            self._notify(event.WaitFinished(**subject, reason=reason, duration=duration))
 
     def circuit_changed(self, call: AnyCall, breaker: Breaker, *, now: float) -> None:
         """Report that a circuit breaker changed its state."""
         self._notify(
-            CircuitChanged(
-                **_subject_of(call),
+            event.CircuitChanged(
+                **self._of_call(call),
                 state=breaker.state(now=now),
                 failures=breaker.failures,
                 retry_after=breaker.retry_after(now=now),
             )
         )
 
-    def reconnected(
-        self,
-        *,
-        request_id: str,
-        agent: str | None,
-        task_id: str,
-        number: int,
-        error: A2AError | None,
-    ) -> None:
-        """Report that a stream has resubscribed."""
-        self._notify(
-            Reconnected(
-                request_id=request_id,
-                operation=SUBSCRIBE_TO_TASK.name,
-                agent=agent,
-                task_id=task_id,
-                number=number,
-                error=error,
-            )
-        )
-
-    def reconcile_started(
-        self, lost: OutcomeUnknownError, *, operation: str, seconds: float
-    ) -> None:
-        """Report that the search for a message begins."""
-        self._notify(
-            ReconcileStarted(
-                request_id=lost.request_id or "",
-                operation=operation,
-                agent=lost.agent,
-                message_id=lost.message_id,
-                timeout=seconds,
-                error=lost,
-            )
-        )
-
-    def reconciled(
-        self,
-        lost: OutcomeUnknownError,
-        *,
-        operation: str,
-        searched: tuple[str, ...],
-        task_id: str | None,
-        seconds: float,
-    ) -> None:
-        """Report that the search for a message has ended."""
-        self._notify(
-            Reconciled(
-                request_id=lost.request_id or "",
-                operation=operation,
-                agent=lost.agent,
-                message_id=lost.message_id,
-                searched=searched,
-                task_id=task_id,
-                duration=seconds,
-            )
-        )
-
     def card_checked(self, call: AnyCall, verification: CardVerification) -> None:
         """Report that the signature of a card was checked."""
-        self._notify(CardChecked(**_subject_of(call), verification=verification))
+        self._notify(event.CardChecked(**self._of_call(call), verification=verification))
 
-    def request_finished(self, call: AnyCall, error: BaseException | None) -> None:
-        """Report the end of a request if one was made, and of the call if it ends with it."""
-        if not self.are_active():
-            return
-        now, call_group = asyncio.get_running_loop().time(), call.progress.call_group
-        attempts = attempts_of(call)
-        agent = attempts[-1].agent if attempts else None
-        duration = now - call.progress.began
-        call_group.attempts += len(attempts)
-        call_group.agent = agent or call_group.agent
-        if attempts:
-            self._notify(
-                RequestFinished(
-                    request_id=call.request_id,
-                    operation=call.operation.name,
-                    agent=agent,
-                    attempts=len(attempts),
-                    duration=duration,
-                    error=error,
-                )
-            )
-        if call_group.ends_with_request:
-            call_group.request_id = call_group.request_id or call.request_id
-            self.call_finished(call_group, call.operation.name, duration, error)
+    # ── The fields that all observations have ────────────────────────────────────────────────
 
-    def call_finished(
-        self, call_group: CallGroup, operation: str, duration: float, error: BaseException | None
-    ) -> None:
-        """Report the end of a call.
-
-        Args:
-            call_group: The state that its requests share.
-            operation: Name of the operation, used if no request was made.
-            duration: Seconds.
-            error: The error that the caller receives.
-        """
-        if not self.are_active():
-            return
-        failure = error if isinstance(error, A2AError) else None
-        card_attempts = () if failure is None else failure.attempts  # if no request was made
-        request_id, agent = call_group.request_id, call_group.agent
-        if failure is not None:
-            request_id, agent = request_id or failure.request_id, agent or failure.agent
-        self._notify(
-            CallFinished(
-                request_id=request_id or "",
-                operation=call_group.operation or operation,
-                agent=agent,
-                attempts=call_group.attempts or len(card_attempts),
-                duration=duration,
-                error=error,
-            )
+    def _of_operation(self, operation: CallerOperation) -> dict[str, Any]:
+        return self._subject(
+            operation, operation.parent_id, operation.request_id, operation.method
         )
 
-    def are_active(self) -> bool:
-        """Return whether observations of successful steps are used."""
-        return self._has_callers_observers or logger.isEnabledFor(logging.DEBUG)
+    def _of_request(self, call: AnyCall) -> dict[str, Any]:
+        operation = _operation_of(call)
+        return self._subject(
+            operation, operation.id, call.request_id, call.operation.name, call=call
+        )
+
+    def _of_call(self, call: AnyCall) -> dict[str, Any]:
+        return self._subject(
+            _operation_of(call), call.request_id, call.request_id, call.operation.name, call=call
+        )
+
+    def _of_latest_request(self, operation: CallerOperation) -> dict[str, Any]:
+        request_id, method = operation.latest_request
+        return self._subject(operation, request_id or operation.id, request_id, method)
+
+    def _of_lost_message(
+        self, operation: CallerOperation, lost: OutcomeUnknownError, method: str
+    ) -> dict[str, Any]:
+        subject = self._subject(operation, operation.id, lost.request_id, method)
+        return {**subject, "message_id": lost.message_id}
+
+    def _subject(
+        self,
+        operation: CallerOperation,
+        parent_id: str | None,
+        request_id: str | None,
+        method: str | None,
+        *,
+        call: AnyCall | None = None,
+    ) -> dict[str, Any]:
+        endpoint = operation.endpoint
+        if call is not None:
+            called = call.endpoint or call.progress.endpoint
+            endpoint = None if called is None else called.agent
+            operation.endpoint = endpoint or operation.endpoint
+        return {
+            "operation_id": operation.id,
+            "parent_id": parent_id,
+            "request_id": request_id,
+            "operation": operation.name,
+            "method": method,
+            "agent": self.agent or endpoint or "",
+            "endpoint": endpoint,
+            "message_id": operation.message_id,
+            "task_id": operation.task_id,
+            "context_id": operation.context_id,
+        }
 
     def _notify(self, observation: Observation) -> None:
         for observer in self._observers:
@@ -299,16 +388,9 @@ def attempts_of(call: AnyCall) -> Sequence[Attempt]:
     return progress.card.attempts
 
 
-class _Subject(TypedDict):
-    request_id: str
-    operation: str
-    agent: str | None
-
-
-def _subject_of(call: AnyCall) -> _Subject:
-    endpoint = call.endpoint or call.progress.endpoint
-    return {
-        "request_id": call.request_id,
-        "operation": call.operation.name,
-        "agent": None if endpoint is None else endpoint.agent,
-    }
+def _operation_of(call: AnyCall) -> CallerOperation:
+    operation = call.progress.call_group.operation
+    if operation is None:
+        message = "the call is outside of an operation"
+        raise RuntimeError(message)
+    return operation

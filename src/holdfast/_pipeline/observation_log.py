@@ -1,6 +1,8 @@
 """Log records of observations: their level, their text, and their fields.
 
 Rules:
+- DEBUG is for each step, INFO for what the client does about a failure, WARNING for what a person
+  may have to look at. Nothing is logged as an error: the caller gets it as an exception.
 - Bodies, headers and credentials are never logged.
 - A record has the fields of its observation as attributes (``extra``), for formatters that write
   JSON. Fields that are not known are left out. ``docs/howto/observe.md`` lists the names.
@@ -11,20 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast._model.operations import SUBSCRIBE_TO_TASK
-from holdfast._pipeline.observations import (
-    AttemptFailed,
-    AttemptStarted,
-    CallFinished,
-    CardChecked,
-    CircuitChanged,
-    Reconciled,
-    ReconcileStarted,
-    Reconnected,
-    RequestFinished,
-    RetryScheduled,
-)
-from holdfast.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
+from holdfast._pipeline import observations as event
+from holdfast.errors import A2AError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from holdfast._pipeline.observations import Observation
@@ -42,109 +32,196 @@ _SIGNATURES = {
 }
 """Outcomes of the verification of a card, as messages name them."""
 
+_REASONS: dict[event.WaitReason, str] = {
+    "backoff": "backoff",
+    "retry_after": "Retry-After",
+    "circuit": "open circuit",
+    "concurrency": "concurrency limit",
+    "reconnect": "backoff before a reconnect",
+}
+"""Reasons of waits, as messages name them."""
+
 
 def log_observation(observation: Observation) -> None:
     """Log an observation under ``holdfast``."""
     match observation:
-        case AttemptStarted(number=number):
-            _log(logging.DEBUG, observation, "attempt %d started", number, attempt=number)
-        case AttemptFailed(number=number, duration=duration, error=error):
-            # A refused subscription means that the task is over: the stream fetches it.
-            is_answer = observation.operation == SUBSCRIBE_TO_TASK.name and isinstance(
-                error, UnsupportedOperationError | TaskNotFoundError
-            )
-            _log(
-                logging.INFO if is_answer else logging.WARNING,
-                observation,
-                "attempt %d failed after %.3f s: %s: %s",
-                number,
-                duration,
-                type(error).__name__,
-                error,
-                attempt=number,
-                duration_s=duration,
-                error=error,
-            )
-        case RetryScheduled(number=number, wait=wait, error=error):
-            _log(
-                logging.INFO,
-                observation,
-                "attempt %d follows in %.3f s",
-                number,
-                wait,
-                attempt=number,
-                wait_s=wait,
-                error=error,
-            )
-        case CircuitChanged():
-            _log_circuit(observation)
-        case Reconnected(task_id=task_id, number=number, error=error):
-            _log(
-                logging.INFO,
-                observation,
-                "reconnected to task %s (reconnect %d)",
-                task_id,
-                number,
-                task_id=task_id,
-                reconnects=number,
-                error=error,
-            )
-        case ReconcileStarted():
-            _log_search(observation)
-        case Reconciled(message_id=message_id, task_id=task_id, duration=duration):
-            found = "was not found" if task_id is None else f"was found as task {task_id}"
-            _log(
-                logging.WARNING,
-                observation,
-                "message %s, whose reply was lost, %s after %.3f s",
-                message_id,
-                found,
-                duration,
-                message_id=message_id,
-                task_id=task_id,
-                duration_s=duration,
-            )
-        case CardChecked():
-            _log_card(observation)
-        case (
-            RequestFinished(attempts=attempts, duration=duration, error=error)
-            | CallFinished(attempts=attempts, duration=duration, error=error)
-        ):
+        case event.OperationStarted() | event.RequestStarted():
+            _log(logging.DEBUG, observation, "started")
+        case event.OperationFinished():
+            _log_operation(observation)
+        case event.RequestFinished(attempts=attempts, duration=duration, error=error):
             _log(
                 logging.DEBUG,
                 observation,
-                "%s %s after %.3f s (attempts: %d)",
-                "call" if isinstance(observation, CallFinished) else "request",
-                "succeeded" if error is None else f"failed with {type(error).__name__}",
+                "%s after %.3f s (attempts: %d)",
+                _end(error),
                 duration,
                 attempts,
                 attempts=attempts,
                 duration_s=duration,
                 error=error,
             )
+        case event.AttemptStarted(number=number):
+            _log(logging.DEBUG, observation, "attempt %d started", number, attempt=number)
+        case event.AttemptFinished(number=number, duration=duration, error=error):
+            _log(
+                logging.DEBUG,
+                observation,
+                "attempt %d %s after %.3f s%s",
+                number,
+                _end(error),
+                duration,
+                f": {error}" if isinstance(error, A2AError) else "",
+                attempt=number,
+                duration_s=duration,
+                error=error,
+            )
+        case event.CircuitChanged():
+            _log_circuit(observation)
+        case event.CardChecked():
+            _log_card(observation)
+        case event.ReconcileStarted() | event.Reconciled():
+            _log_search(observation)
+        case event.StreamInterrupted() | event.Reconnected() | event.GapDetected():
+            _log_stream(observation)
         case _:
+            _log_wait(observation)
+
+
+def _log_operation(finished: event.OperationFinished) -> None:
+    # A caller that treats all errors alike may not see that the message may have been executed.
+    is_unknown = isinstance(finished.error, OutcomeUnknownError)
+    _log(
+        logging.WARNING if is_unknown else logging.DEBUG,
+        finished,
+        "%s after %.3f s (attempts: %d)%s",
+        "left by its caller" if finished.outcome == "left" else _end(finished.error),
+        finished.duration,
+        finished.attempts,
+        f": {finished.error}" if is_unknown else "",
+        outcome=finished.outcome,
+        attempts=finished.attempts,
+        retries=finished.retries,
+        reconnects=finished.reconnects,
+        duration_s=finished.duration,
+        executed=finished.executed,
+        state=None if finished.state is None else finished.state.name,
+        error=finished.error,
+    )
+
+
+def _log_wait(observation: Observation) -> None:
+    """Log a retry, a hedge or a wait."""
+    match observation:
+        case event.RetryScheduled(number=number, wait=wait, reason=reason, error=error):
+            _log(
+                logging.INFO,
+                observation,
+                "attempt %d failed with %s: %s; attempt %d follows in %.3f s (%s)",
+                number - 1,
+                type(error).__name__,
+                error,
+                number,
+                wait,
+                _REASONS[reason],
+                attempt=number,
+                wait_s=wait,
+                wait_reason=reason,
+                error=error,
+            )
+        case event.RetryStopped(reason=stopped, error=error):
+            _log(logging.DEBUG, observation, "no further attempt: %s", stopped, error=error)
+        case event.HedgeStarted(delay=delay):
+            _log(
+                logging.DEBUG,
+                observation,
+                "no reply for %.3f s: a second attempt is made",
+                delay,
+                wait_s=delay,
+            )
+        case event.WaitStarted(reason=reason, seconds=seconds):
+            limit = "" if seconds is None else f" for {seconds:.3f} s"
+            _log(
+                logging.DEBUG,
+                observation,
+                "waiting%s (%s)",
+                limit,
+                _REASONS[reason],
+                wait_s=seconds,
+                wait_reason=reason,
+            )
+        case event.WaitFinished(reason=reason, duration=duration):
+            _log(
+                logging.DEBUG,
+                observation,
+                "waited %.3f s (%s)",
+                duration,
+                _REASONS[reason],
+                duration_s=duration,
+                wait_reason=reason,
+            )
+        case _:  # an event of a stream
             pass
 
 
-def _log_search(started: ReconcileStarted) -> None:
-    message_id, seconds = started.message_id, started.timeout
+def _log_stream(
+    observation: event.StreamInterrupted | event.Reconnected | event.GapDetected,
+) -> None:
+    match observation:
+        case event.StreamInterrupted(error=error):
+            cause = "" if error is None else f" with {type(error).__name__}: {error}"
+            _log(
+                logging.INFO,
+                observation,
+                "the stream of task %s was interrupted%s",
+                observation.task_id,
+                cause,
+                error=error,
+            )
+        case event.Reconnected(number=number, error=error):
+            _log(
+                logging.INFO,
+                observation,
+                "reconnected to task %s (reconnect %d)",
+                observation.task_id,
+                number,
+                reconnects=number,
+                error=error,
+            )
+        case event.GapDetected():
+            _log(
+                logging.WARNING,
+                observation,
+                "status messages of task %s may be missing after a cut; the task is complete",
+                observation.task_id,
+            )
+
+
+def _log_search(observation: event.ReconcileStarted | event.Reconciled) -> None:
+    message_id = observation.message_id
+    if isinstance(observation, event.Reconciled):
+        task_id, duration = observation.task_id, observation.duration
+        found = "was not found" if task_id is None else f"was found as task {task_id}"
+        _log(
+            logging.INFO,
+            observation,
+            "message %s, whose reply was lost, %s after %.3f s",
+            message_id,
+            found,
+            duration,
+            duration_s=duration,
+        )
+        return
+    seconds = observation.timeout
     text = "the reply to message %s was lost: searching for its task for up to %g s"
     arguments: tuple[object, ...] = (message_id, seconds)
     if not seconds:
         text = "the reply to message %s was lost, and no time is left to search for its task"
         arguments = (message_id,)
-    _log(
-        logging.WARNING,
-        started,
-        text,
-        *arguments,
-        message_id=message_id,
-        timeout_s=seconds,
-        error=started.error,
-    )
+    _log(logging.INFO, observation, text, *arguments, timeout_s=seconds, error=observation.error)
 
 
-def _log_card(checked: CardChecked) -> None:
+def _log_card(checked: event.CardChecked) -> None:
     verification = checked.verification
     is_doubtful = verification.outcome in {"invalid", "unverifiable"}
     _log(
@@ -158,7 +235,7 @@ def _log_card(checked: CardChecked) -> None:
     )
 
 
-def _log_circuit(changed: CircuitChanged) -> None:
+def _log_circuit(changed: event.CircuitChanged) -> None:
     level, text = logging.INFO, "circuit closed"
     arguments: tuple[object, ...] = ()
     if changed.state == "open":
@@ -185,24 +262,49 @@ def _log(
     error: BaseException | None = None,
     **fields: object,
 ) -> None:
-    """Log a text about the request of an observation, with fields; None is left out."""
+    """Log a text about the subject of an observation, with fields; None is left out."""
     if not logger.isEnabledFor(level):
         return
-    operation, agent = observation.operation, observation.agent
-    request_id = observation.request_id or None
-    subject_fields = {"operation": operation, "request_id": request_id, "agent": agent}
-    fields = {**_error_fields(error), **fields, **subject_fields}
-    subject = operation if request_id is None else f"{operation} {request_id}"
-    target = "" if agent is None else f" to {agent}"
+    is_of_operation = isinstance(observation, event.OperationStarted | event.OperationFinished)
+    if is_of_operation or observation.request_id is None:
+        subject = f"{observation.operation} {observation.operation_id}"
+        target = observation.agent
+    else:
+        subject = f"{observation.method} {observation.request_id}"
+        target = observation.endpoint or observation.agent
     template = f"%s%s: {text}"
     logger.log(
         level,
         template,
         subject,
-        target,
+        f" to {target}" if target else "",
         *arguments,
-        extra={name: value for name, value in fields.items() if value is not None},
+        extra={
+            name: value
+            for name, value in {
+                **_error_fields(error),
+                **fields,
+                **_subject_fields(observation),
+            }.items()
+            if value is not None
+        },
     )
+
+
+def _subject_fields(observation: Observation) -> dict[str, Any]:
+    """Return the fields that all records have."""
+    return {
+        "operation_id": observation.operation_id,
+        "parent_id": observation.parent_id,
+        "request_id": observation.request_id,
+        "operation": observation.operation,
+        "method": observation.method,
+        "agent": observation.agent or None,
+        "endpoint": observation.endpoint,
+        "message_id": observation.message_id,
+        "task_id": observation.task_id,
+        "context_id": observation.context_id,
+    }
 
 
 def _error_fields(error: BaseException | None) -> dict[str, Any]:
@@ -214,7 +316,10 @@ def _error_fields(error: BaseException | None) -> dict[str, Any]:
         fields |= {
             "executed": error.executed,
             "transient": error.transient,
-            "task_id": error.task_id,
             "http_status": error.http_status,
         }
     return fields
+
+
+def _end(error: BaseException | None) -> str:
+    return "succeeded" if error is None else f"failed with {type(error).__name__}"

@@ -1,67 +1,190 @@
-"""Observations: the events in the life of a call, which observers receive."""
+"""Observations: the events in the life of an operation, which observers receive.
+
+An operation is what the caller calls, such as `Client.ask`. It makes requests, and each request
+makes attempts. Whatever happens, each observation that reports a start has one that reports the
+end, and the ids make a tree of them: operations, their requests, the attempts of these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._policy.breaker import BreakerState
 from holdfast.errors import A2AError
+from holdfast.types import TaskState
 
 __all__ = [
-    "AttemptFailed",
+    "AttemptFinished",
     "AttemptStarted",
-    "CallFinished",
     "CardChecked",
     "CircuitChanged",
+    "EventReceived",
+    "GapDetected",
+    "HedgeStarted",
     "Observation",
     "Observer",
+    "OperationFinished",
+    "OperationStarted",
+    "Outcome",
     "ReconcileStarted",
     "Reconciled",
     "Reconnected",
     "RequestFinished",
+    "RequestStarted",
     "RetryScheduled",
+    "RetryStopped",
+    "StreamInterrupted",
+    "WaitFinished",
+    "WaitReason",
+    "WaitStarted",
 ]
+
+Outcome = Literal["succeeded", "failed", "cancelled", "left"]
+"""The end of an operation; ``"left"`` if its caller left a stream before its end, or another
+process has the message of a shared run.
+"""
+
+WaitReason = Literal["backoff", "retry_after", "circuit", "concurrency", "reconnect"]
+"""The reason of a wait: the backoff of the retry policy, the agent's Retry-After,
+an open circuit, the limit of concurrent calls, or the backoff of a stream that was cut.
+"""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in the life of a call; the base class of all observations.
+    """An event in the life of an operation; the base class of all observations.
 
     Attributes:
-        request_id: Id of the request.
-        operation: Name of the operation.
-        agent: Address of the agent, without credentials or query; None before it is known.
+        operation_id: Id of the operation; its requests have this id, a point and a number.
+        parent_id: Id of the node that the observation is below: of the request for its attempts,
+            waits and other events; of the operation for requests and for events outside of
+            requests; of another operation for an operation that continues its work; None for an
+            operation of its own.
+        request_id: Id of the request. For the end of an operation, the request that sent the
+            message, or the first one if no message was sent. None before there is one.
+        operation: Name of the operation: the method that was called, such as ``"ask"``.
+        method: A2A method of the request, such as ``"SendMessage"``. For the end of an operation,
+            that of the request named by ``request_id``. None before there is one.
+        agent: The agent as the caller named it: its address, without credentials or query, or its
+            name in a `Coordinator`; the same in all observations of a client.
+        endpoint: Address that is called, without credentials or query; None before it is known.
+        message_id: Id of the message that the operation sends; None for none.
+        task_id: Id of the task, as far as known.
+        context_id: Id of the conversation (context), as far as known.
     """
 
-    request_id: str
+    operation_id: str
+    parent_id: str | None
+    request_id: str | None
     operation: str
-    agent: str | None
+    method: str | None
+    agent: str
+    endpoint: str | None
+    message_id: str | None
+    task_id: str | None
+    context_id: str | None
+
+
+class OperationStarted(Observation, frozen=True, kw_only=True):
+    """The caller has called a method of a client; reported once for each operation.
+
+    An operation is one method call on a client: `Client.ask` and `Client.stream_message` until the
+    stream is closed, `Client.wait` and `Client.cancel_task` with all their polls, each message of
+    `Client.run`, each agent of `Coordinator.fan_out`, each call of `Client.resume_pending`, each
+    turn of a conversation. A stream begins when it is entered.
+    """
+
+
+class OperationFinished(Observation, frozen=True, kw_only=True):
+    """An operation has ended; reported once for each `OperationStarted`, whatever happened.
+
+    Attributes:
+        outcome: How it has ended (`Outcome`).
+        error: The error that the caller received, such as a `TaskFailedError`; an
+            ``asyncio.CancelledError`` if the operation was cancelled; None if it succeeded, also
+            after a cut, or if the caller left a stream before its end.
+        duration: Seconds; for a stream, until its last event, or until the caller left it.
+        requests: Number of requests.
+        attempts: Number of attempts of all its requests, including those that fetch the agent's
+            card; 0 if nothing was requested, as for a result that was in the journal.
+        retries: Number of attempts that repeat a failed one of the same request.
+        reconnects: Number of resubscriptions after a cut.
+        has_gap: Whether status messages may be missing because of a cut.
+        executed: Whether the agent executed the operation: True, False, or None if unknown.
+        state: State of the task as last seen; None if there is no task.
+        events: Number of events of the stream; 0 without one.
+        time_to_first_event: Seconds until the first event of the stream; None without one.
+    """
+
+    outcome: Outcome
+    error: BaseException | None
+    duration: float
+    requests: int
+    attempts: int
+    retries: int
+    reconnects: int
+    has_gap: bool
+    executed: bool | None
+    state: TaskState | None
+    events: int
+    time_to_first_event: float | None
+
+
+class RequestStarted(Observation, frozen=True, kw_only=True):
+    """A request of an operation begins: one A2A method, with all its attempts."""
+
+
+class RequestFinished(Observation, frozen=True, kw_only=True):
+    """A request has ended; reported once for each `RequestStarted`.
+
+    An `OperationFinished` follows if the operation ends with it. A stream that was cut has the
+    error that cut it, even if the operation continues. A request for the agent's card may outlive
+    the operation that began it, while other operations wait for the card.
+
+    Attributes:
+        attempts: Number of attempts; 0 if an open circuit refused the request, or an `Interceptor`
+            answered it.
+        duration: Seconds; for a stream, until it was closed.
+        error: The error that ended the request; an ``asyncio.CancelledError`` if the caller
+            cancelled it; None if it succeeded.
+    """
+
+    attempts: int
+    duration: float
+    error: BaseException | None
 
 
 class AttemptStarted(Observation, frozen=True, kw_only=True):
-    """An attempt begins.
+    """An attempt of a request begins.
 
     Attributes:
-        number: Number of the attempt, from 1.
+        attempt_id: Id of the attempt, unique in its operation.
+        number: Number of the attempt, from 1; a hedge has the number of the attempt beside it.
     """
 
+    attempt_id: str
     number: int
 
 
-class AttemptFailed(Observation, frozen=True, kw_only=True):
-    """An attempt failed.
+class AttemptFinished(Observation, frozen=True, kw_only=True):
+    """An attempt has ended; reported once for each `AttemptStarted`.
+
+    The attempt of a stream ends when the stream is open.
 
     Attributes:
-        number: Number of the attempt, from 1.
+        attempt_id: Id of the attempt, unique in its operation.
+        number: Number of the attempt, from 1; a hedge has the number of the attempt beside it.
         duration: Duration of the attempt in seconds.
-        error: The error.
+        error: The error; an ``asyncio.CancelledError`` if it was cancelled; None if it succeeded.
     """
 
+    attempt_id: str
     number: int
     duration: float
-    error: A2AError
+    error: BaseException | None
 
 
 class RetryScheduled(Observation, frozen=True, kw_only=True):
@@ -70,33 +193,109 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
     Attributes:
         number: Number of the next attempt, from 2.
         wait: Seconds until the next attempt; it may begin later if the circuit is open then.
+        reason: What decided the wait: ``"backoff"`` or ``"retry_after"``.
         error: The error of the previous attempt.
     """
 
     number: int
     wait: float
+    reason: WaitReason
     error: A2AError
+
+
+class RetryStopped(Observation, frozen=True, kw_only=True):
+    """An attempt failed with a transient error, and no other one follows.
+
+    Attributes:
+        reason: The reason, such as an exhausted retry budget, in one line.
+        error: The error of the last attempt.
+    """
+
+    reason: str
+    error: A2AError
+
+
+class HedgeStarted(Observation, frozen=True, kw_only=True):
+    """A read takes longer than most, and a second attempt is made beside it.
+
+    Attributes:
+        delay: Seconds from the start of the first attempt.
+    """
+
+    delay: float
+
+
+class WaitStarted(Observation, frozen=True, kw_only=True):
+    """Nothing is requested for a while.
+
+    Attributes:
+        reason: The reason (`WaitReason`).
+        seconds: How long, as far as it is known; None if it depends on other calls.
+    """
+
+    reason: WaitReason
+    seconds: float | None
+
+
+class WaitFinished(Observation, frozen=True, kw_only=True):
+    """A wait has ended, or was cancelled; reported once for each `WaitStarted`.
+
+    Attributes:
+        reason: The reason (`WaitReason`).
+        duration: Seconds that it took.
+    """
+
+    reason: WaitReason
+    duration: float
+
+
+class EventReceived(Observation, frozen=True, kw_only=True):
+    """A stream has delivered an event to the caller; reported to observers, and not logged.
+
+    Attributes:
+        kind: Name of the event's class: ``"Task"``, ``"TaskStatusUpdateEvent"``,
+            ``"TaskArtifactUpdateEvent"`` or ``"Message"``.
+        state: State of the task after the event; None if there is no task.
+    """
+
+    kind: str
+    state: TaskState | None
+
+
+class StreamInterrupted(Observation, frozen=True, kw_only=True):
+    """A stream was cut, or cannot be resumed yet; it is resumed after a wait.
+
+    Attributes:
+        error: The error; None if the connection ended without one.
+    """
+
+    error: A2AError | None
 
 
 class Reconnected(Observation, frozen=True, kw_only=True):
     """A stream that was cut has resubscribed.
 
     Attributes:
-        task_id: Id of the task.
         number: Number of resubscriptions of the stream, from 1.
         error: The error that broke a connection of the stream last; None if its connections ended
             without an error, or were cut off because they brought fewer events than the task has.
     """
 
-    task_id: str
     number: int
     error: A2AError | None = None
+
+
+class GapDetected(Observation, frozen=True, kw_only=True):
+    """Status messages may be missing, because agents need not keep those sent during a cut.
+
+    The task itself, with its artifacts and its state, is complete.
+    """
 
 
 class CircuitChanged(Observation, frozen=True, kw_only=True):
     """A circuit breaker has opened, lets one call probe (``"half_open"``), or has closed.
 
-    ``request_id`` names the call that changed the state; changes by hand (`Circuit`) are not
+    ``request_id`` names the request that changed the state; changes by hand (`Circuit`) are not
     reported.
 
     Attributes:
@@ -113,16 +312,14 @@ class CircuitChanged(Observation, frozen=True, kw_only=True):
 class ReconcileStarted(Observation, frozen=True, kw_only=True):
     """The search for a message whose reply was lost begins.
 
-    ``operation`` is the operation that sent the message, as in `Reconciled`, which follows.
+    ``request_id`` and ``method`` name the request that sent the message.
 
     Attributes:
-        message_id: Id of the message.
-        timeout: Largest duration of the search in seconds; 0 if the call has no time left, and
-            there is no search.
+        timeout: Largest duration of the search in seconds; 0 if the operation has no time left,
+            and there is no search.
         error: The error that lost the reply.
     """
 
-    message_id: str
     timeout: float
     error: A2AError
 
@@ -130,27 +327,23 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
 class Reconciled(Observation, frozen=True, kw_only=True):
     """The search for a message whose reply was lost has ended.
 
-    ``operation`` is the operation that sent the message, ``"SendMessage"`` if the message comes
-    from a journal.
+    ``request_id`` and ``method`` name the request that sent the message; ``method`` is
+    ``"SendMessage"`` if the message comes from a journal. ``task_id`` is the task that the message
+    created, which replaces the reply; None if no task was found.
 
     Attributes:
-        message_id: Id of the message.
         searched: The locations that were searched, in order.
-        task_id: Id of the task that the message created, which replaces the reply; None if no task
-            was found.
         duration: Duration of the search in seconds.
     """
 
-    message_id: str
     searched: tuple[str, ...]
-    task_id: str | None
     duration: float
 
 
 class CardChecked(Observation, frozen=True, kw_only=True):
     """A card was fetched, and its signatures were checked.
 
-    ``request_id`` names the call that needed the card.
+    ``request_id`` names the request that needed the card.
 
     Attributes:
         verification: The result of the check.
@@ -159,55 +352,9 @@ class CardChecked(Observation, frozen=True, kw_only=True):
     verification: CardVerification
 
 
-class RequestFinished(Observation, frozen=True, kw_only=True):
-    """One request of a call has ended; not reported if no attempt was made.
-
-    There is no attempt for a card from the cache, a call that an open circuit refuses, or a reply
-    of an `Interceptor`.
-
-    A `Client.ask` makes several requests if its stream is cut or its task is polled. Each of them
-    is reported; a stream that was cut has the error that cut it, even if the call continues.
-
-    Attributes:
-        attempts: Number of attempts of the request. If the request did not get past the agent
-            card, the number of attempts to fetch the card.
-        duration: Seconds; for a stream, until it was closed.
-        error: The error that ended the request; an ``asyncio.CancelledError`` if the caller
-            cancelled it; None if it succeeded.
-    """
-
-    attempts: int
-    duration: float
-    error: BaseException | None
-
-
-class CallFinished(Observation, frozen=True, kw_only=True):
-    """A call of the caller has ended; reported once for all requests of the call.
-
-    A call is one method call on a client: `Client.ask` and `Client.stream_message` until the
-    stream is closed, `Client.wait` and `Client.cancel_task` with all their polls, each message of
-    `Client.run`, each turn of a conversation. ``operation`` and ``request_id`` belong to the
-    request that sent the message, or to the first request if no message was sent. Fetching a card
-    for a call is not a call.
-
-    Attributes:
-        attempts: Number of attempts of all requests of the call; 0 if nothing was requested, as
-            for a result that was in the journal. If the call did not get past the agent card, the
-            number of attempts to fetch the card.
-        duration: Seconds; for a stream, until its last event, or until the caller left it.
-        error: The error that the caller received, such as a `TaskFailedError`; an
-            ``asyncio.CancelledError`` if the call was cancelled; None if the call succeeded (also
-            after a cut), or if the caller left a stream before its end.
-    """
-
-    attempts: int
-    duration: float
-    error: BaseException | None
-
-
 Observer = Callable[[Observation], None]
-"""Function that receives each `Observation` of a call, in order; it must not block.
+"""Function that receives each `Observation` of an operation, in order; it must not block.
 
-It is called in the event loop of the call, and must be a plain function. Its exceptions are
+It is called in the event loop of the operation, and must be a plain function. Its exceptions are
 logged.
 """

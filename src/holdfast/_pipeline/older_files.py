@@ -18,6 +18,7 @@ from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.layer_streams import with_stream
+from holdfast._pipeline.observed_request import make_beside
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -108,19 +109,13 @@ class OlderFilesLayer(BaseLayer):
         async with endpoint.file_form_lock.here():
             if endpoint.files_are_base64 is not None:
                 return  # another call has found out meanwhile
-            name = f"{call.request_id}-files"
+            params = GetTaskRequest(id=f"{call.request_id}-files")
             progress = CallProgress(
                 began=asyncio.get_running_loop().time(), call_group=call.progress.call_group
             )
-            probe = msgspec.structs.replace(
-                call,
-                operation=GET_TASK,
-                params=GetTaskRequest(id=name),
-                request_id=name,
-                progress=progress,
-            )
+            make = self._inner.unary  # the binding notes the encoding
             try:
-                await self._inner.unary(probe)  # the binding notes the encoding
+                await make_beside(call, GET_TASK, params, make, progress=progress)
             except A2AError as error:
                 if error.transient and endpoint.files_are_base64 is None:
                     call.progress.end_with(progress)

@@ -22,6 +22,7 @@ from holdfast._pipeline.guard import GuardLayer
 from holdfast._pipeline.hedging import HedgeLayer
 from holdfast._pipeline.http_binding import HttpBinding
 from holdfast._pipeline.layers import (
+    CompletingLayer,
     DeadlineLayer,
     InterceptorLayer,
     ObservedLayer,
@@ -159,10 +160,12 @@ class CallPipeline:
             partial(ObservedLayer, observers=observers),  # each call that begins is reported
             # InterceptorLayer: before any decision, as an interceptor may reply itself
             DeadlineLayer,  # includes everything below: queues, waits, cards, credentials
-            _admission(resilience, admissions),  # once per call, however many attempts
+            _admission(resilience, admissions, observers),  # once per call, however many attempts
             *call_layers,
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
-            _hedge(resilience),  # two requests that count as one attempt of the retry layer
+            _hedge(
+                resilience, observers
+            ),  # two requests that count as one attempt of the retry layer
             chosen,  # an endpoint for each attempt and each hedge; there, the encoding of files
             partial(  # the endpoint's circuit breaker: an open circuit fails over
                 GuardLayer, resilience=resilience, env=env, observers=observers, override=override
@@ -182,14 +185,13 @@ class CallPipeline:
             _put_below(self._attempt, self._credentials)
 
 
-def card_pipeline(cards: Transport, observers: Observers) -> Transport:
+def card_pipeline(cards: Transport) -> Transport:
     """Return the layers of a call for the card, or for a choice among its interfaces.
 
     Args:
-        cards: Answers the call.
-        observers: Notified of such calls.
+        cards: Answers the call, from a cache or with requests that are reported.
     """
-    return _stacked([partial(ObservedLayer, observers=observers), DeadlineLayer], cards)
+    return _stacked([CompletingLayer, DeadlineLayer], cards)
 
 
 def card_source(
@@ -228,6 +230,7 @@ def card_source(
     guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
     return _stacked(
         [
+            partial(ObservedLayer, observers=observers),
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             partial(guarded, override=override or ManualOverride()),
             partial(AttemptLayer, observers=observers),
@@ -264,9 +267,11 @@ def layered_requests(
         [
             partial(ObservedLayer, observers=observers),  # every reported begin has an end
             OpeningLayer,  # includes everything below: queues, waits, attempts
-            _admission(resilience, admissions),  # once, however many attempts
+            _admission(resilience, admissions, observers),  # once, however many attempts
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
-            _hedge(resilience),  # two requests that count as one attempt of the retry layer
+            _hedge(
+                resilience, observers
+            ),  # two requests that count as one attempt of the retry layer
             partial(guarded, override=override),  # a refused request was never sent
             partial(AttemptLayer, observers=observers),  # a refused request is not an attempt
         ],
@@ -284,13 +289,15 @@ def _put_below(layer: Transport, added: Layer) -> None:
     layer.put_below(added)
 
 
-def _admission(resilience: Resilience, admissions: PerLoop[Admission] | None) -> Layer | None:
+def _admission(
+    resilience: Resilience, admissions: PerLoop[Admission] | None, observers: Observers
+) -> Layer | None:
     policy = resilience.concurrency
     if policy is None or admissions is None:
         return None
-    return partial(AdmissionLayer, policy=policy, admissions=admissions)
+    return partial(AdmissionLayer, policy=policy, admissions=admissions, observers=observers)
 
 
-def _hedge(resilience: Resilience) -> Layer | None:
+def _hedge(resilience: Resilience, observers: Observers) -> Layer | None:
     policy = resilience.hedge
-    return None if policy is None else partial(HedgeLayer, policy=policy)
+    return None if policy is None else partial(HedgeLayer, policy=policy, observers=observers)

@@ -34,6 +34,7 @@ from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, ta
 from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.layer_streams import with_stream
+from holdfast._pipeline.observed_request import make_beside
 from holdfast._pipeline.transport import (
     AnyCall,
     BaseLayer,
@@ -55,7 +56,7 @@ from holdfast.errors import (
     InvalidParamsError,
     TaskNotFoundError,
 )
-from holdfast.types import GetTaskRequest, SendMessageRequest
+from holdfast.types import GetTaskRequest, SendMessageRequest, Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -395,14 +396,13 @@ class ReplicaLayer(BaseLayer):
     ) -> A2AError | None:
         """Get a task from one replica; return the error, or None if the replica has the task."""
         progress = CallProgress(began=call.progress.began, call_group=call.progress.call_group)
-        read = msgspec.structs.replace(
-            call,
-            operation=GET_TASK,
-            params=GetTaskRequest(id=task_id, history_length=0),
-            progress=progress,
-        )
+        params = GetTaskRequest(id=task_id, history_length=0)
+
+        def make(read: Call[GetTaskRequest, Task]) -> Awaitable[Reply[Task]]:
+            return self._make_at(replica, read, replica.transport.unary)
+
         try:
-            await self._make_at(replica, read, replica.transport.unary)
+            await make_beside(call, GET_TASK, params, make, progress=progress)
         except A2AError as error:
             error.attempts = tuple(progress.attempts)
             return error

@@ -21,6 +21,8 @@ from holdfast._policy.retry import GiveUp, Retry, RetryPolicy, RetryState, decid
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from holdfast._aio.env import Env
     from holdfast._model.operations import Safety
 
@@ -76,6 +78,10 @@ class RetriedCall(Protocol):
         """Notify observers and hooks of the next attempt, `wait` seconds after the failure."""
         ...
 
+    def waiting(self, failed: FailedAttempt, seconds: float) -> AbstractContextManager[None]:
+        """Return a block in which the engine waits, for as many seconds."""
+        ...
+
 
 class RetryEngine:
     """Decides after each failed attempt, and waits until the next one.
@@ -110,8 +116,12 @@ class RetryEngine:
             raise call.final_error(failed, decision.reason)
         wait = decision.delay if gate is None else gate.wait_ahead()
         await call.before_wait(wait)
-        # In a queue, the gate itself waits for the call's turn.
-        await asyncio.sleep(0.0 if gate is not None else max(0.0, failed_at + wait - loop.time()))
+        if gate is not None:  # the gate itself waits for the call's turn
+            await asyncio.sleep(0)
+            return
+        seconds = max(0.0, failed_at + wait - loop.time())
+        with call.waiting(failed, seconds):
+            await asyncio.sleep(seconds)
 
     def _decide(self, call: RetriedCall, failed: FailedAttempt, now: float) -> Retry | GiveUp:
         error = failed.error

@@ -18,9 +18,12 @@ from holdfast._policy.retry_after import asks_to_wait
 from holdfast.errors import A2AError, CircuitOpenError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from holdfast._aio.env import Env
     from holdfast._model.operations import Safety
     from holdfast._pipeline.listeners import Observers
+    from holdfast._pipeline.observations import WaitReason
     from holdfast._pipeline.retry_after_gate import RetryAfterGate
     from holdfast._policy.resilience import Resilience
 
@@ -131,7 +134,9 @@ class _ClientCall:
     def final_error(self, failed: FailedAttempt, reason: str) -> A2AError:
         last = self._last()
         if failed.error.transient and self._call.is_retried:
-            last.retry_stopped_reason = reason if failed.error is last else _refusal(failed.error)
+            stopped = reason if failed.error is last else _refusal(failed.error)
+            last.retry_stopped_reason = stopped
+            self._layer.observers.retry_stopped(self._call, last, stopped)
         if last.retry_after is None:
             last.retry_after = failed.error.retry_after  # of a later refusal by this client
         last.__suppress_context__ = True  # the context may quote a secret
@@ -147,11 +152,20 @@ class _ClientCall:
         self._reported = failed
         self._retries += 1
         self._layer.observers.retry_scheduled(call, last, wait=wait)
-        asked = call.progress.call_group.operation
-        if on_retry is not None and asked in (None, call.operation.name):
+        operation = call.progress.call_group.operation
+        is_asked = operation is None or operation.method in {None, call.operation.name}
+        if on_retry is not None and is_asked:
             hook = on_retry(self._retries, last, wait)
             if inspect.isawaitable(hook):
                 await hook
+
+    def waiting(self, failed: FailedAttempt, seconds: float) -> AbstractContextManager[None]:
+        reason: WaitReason = "backoff"
+        if isinstance(failed.error, CircuitOpenError):
+            reason = "circuit"
+        elif self._last().retry_after is not None:
+            reason = "retry_after"
+        return self._layer.observers.waiting(self._call, reason, seconds)
 
     def _last(self) -> A2AError:
         """Return the error of the last attempt, with all attempts."""

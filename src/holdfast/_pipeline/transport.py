@@ -24,6 +24,7 @@ import msgspec
 
 from holdfast._model.operations import Operation
 from holdfast._model.redacted_repr import RedactedRepr
+from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.endpoints import Endpoint
 from holdfast._policy.attempts import joined_attempts, was_executed
 from holdfast._policy.deadline import Deadline
@@ -113,19 +114,8 @@ class CallGroup(msgspec.Struct):
             Written and read by `ReplicaLayer`.
         sends: How many attempts were made to send a message. Written by `AttemptLayer`, read by
             the code that made the call.
-        operation: Name of the operation that the caller called: the one that sends the message,
-            else the first; None before.
-            Written by `ClientCore`, read by `RetryLayer`.
-        request_id: Names the call in logs and errors. Written by `ClientCore`, read where its
-            outcome is reported.
-        ends_with_request: Whether the caller's call is over with its request; False where it may
-            take several. Written by `ObservedCall`, and by `ClientCore` for requests that the
-            caller did not make; read by `Observers`.
-        attempts: How many attempts of its requests are over. Written and read by `Observers`,
-            like `agent`.
-        agent: The address of the last attempt, as observers get it.
-        is_observed: Whether an observer, or the log, takes successful calls. Written by
-            `ClientCore` when the call begins.
+        operation: The operation of the caller; None until a request begins one for itself, where
+            a client did not begin one.
         is_abandoned: Whether its caller no longer waits for it, so that a message is not sent
             again, and its requests pass while the client is closing. Written by `AbandonedCall`,
             read by `RetryLayer`, `SendOperation` and `ClientCore`.
@@ -140,12 +130,7 @@ class CallGroup(msgspec.Struct):
     home: int | None = None
     message_id: str | None = None
     sends: int = 0
-    operation: str | None = None
-    request_id: str | None = None
-    ends_with_request: bool = True
-    attempts: int = 0
-    agent: str | None = None
-    is_observed: bool = True
+    operation: CallerOperation | None = None
     is_abandoned: bool = False
     check_held: Callable[[], Awaitable[None]] | None = None
     loop: AbstractEventLoop | None = None

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast._model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast._pipeline.transport import CallProgress
+from holdfast._pipeline.observed_request import make_beside
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -62,17 +60,9 @@ async def detect_version(
 
 async def _understands(transport: Transport, call: AnyCall) -> bool | None:
     """Request a task that does not exist; None if the response does not show the version."""
-    probe_id = f"{call.request_id}-version"
-    probe = msgspec.structs.replace(
-        call,
-        operation=GET_TASK,
-        params=GetTaskRequest(id=probe_id),
-        request_id=probe_id,
-        is_retried=False,
-        progress=CallProgress(began=call.progress.began, call_group=call.progress.call_group),
-    )
+    params = GetTaskRequest(id=f"{call.request_id}-version")
     try:
-        await transport.unary(probe)
+        await make_beside(call, GET_TASK, params, transport.unary)
     except A2AError as error:
         if _may_be_of_gateway(error) or error.retry_after is not None:
             return None

@@ -89,7 +89,7 @@ class TaskSource(Protocol):
         """Whether a subscription leaves a task unchanged, at the agent that answered last."""
         ...
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, *, is_reconnecting: bool) -> None:
         """Wait, until the client is closed at the latest."""
         ...
 
@@ -97,8 +97,16 @@ class TaskSource(Protocol):
         """Raise an `A2AConnectionError` if the client is closed."""
         ...
 
+    def on_interrupted(self, task_id: str | None, error: A2AError | None) -> None:
+        """Notify observers that the stream was cut, or cannot be resumed yet."""
+        ...
+
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Notify observers of a reconnect, and of the error that made it necessary."""
+        ...
+
+    def on_gap(self, task_id: str | None) -> None:
+        """Notify observers that status messages may be missing after a cut."""
         ...
 
     def register(self, task_id: str, stream: ResumableStream) -> None:
@@ -150,6 +158,7 @@ class ResumableStream:
         self._heard_at = 0.0  # when a chunk came last, which does not change `_look_at`
         self._fetched_at = 0.0  # when the task was fetched last
         self._reading: asyncio.Task[bool] | None = None  # a wait beside a request for the task
+        self._was_connected = self._has_reported_gap = False
         self._connect(connection)
         self._env = env
         self._watchdog = watchdog
@@ -287,6 +296,7 @@ class ResumableStream:
     def _connect(self, stream: Stream[StreamResponse] | None) -> None:
         self._connection = connection = None if stream is None else connection_over(stream)
         self._next_nowait = _nothing if connection is None else connection.next_nowait
+        self._was_connected = self._was_connected or connection is not None
         self._look_at = None
         self._forget_reading()
 
@@ -422,6 +432,9 @@ class ResumableStream:
         self._check_open()
         if isinstance(action, Wait) and action is not self._waiting:
             self._note_failure(action)
+            if not self._machine.is_polled:
+                self._source.on_interrupted(self.outbox.task_id, action.error)
+            self._note_gap()
         async with CancelScope(self._outage_end()) as outage:
             await self._scope.wait(self._doing(action))
         if outage.expired and not self._scope.is_cancelled:
@@ -443,6 +456,12 @@ class ResumableStream:
                 left,
                 wait.error,
             )
+
+    def _note_gap(self) -> None:
+        """Report a gap, once; the messages of a task that was never streamed are not one."""
+        if self._machine.gap and self._was_connected and not self._has_reported_gap:
+            self._has_reported_gap = True
+            self._source.on_gap(self.outbox.task_id)
 
     def _outage_end(self) -> float:
         """Return when the stream fails unless a request succeeds before; infinity for never."""
@@ -498,6 +517,7 @@ class ResumableStream:
             self._machine.on_subscribed(subscribing_is_safe=self._source.subscribing_is_safe)
             if self._machine.reconnects:
                 self._source.on_reconnect(task_id, self._machine.reconnects, self._machine.error)
+            self._note_gap()
 
     async def _wait(self, wait: Wait) -> None:
         loop = asyncio.get_running_loop()
@@ -506,7 +526,8 @@ class ResumableStream:
             self._waiting = wait
             self._wakes_at = loop.time() + max(self._delay(wait), wait.at_least)
         end = self._end(wait)
-        await self._source.pause(max(0.0, min(self._wakes_at, end.at) - loop.time()))
+        seconds = max(0.0, min(self._wakes_at, end.at) - loop.time())
+        await self._source.pause(seconds, is_reconnecting=not self._machine.is_polled)
         self._check_open()
         if end.remaining(loop.time()) <= 0:
             raise wait_deadline_error(end, self.outbox.task, self.outbox.task_id, wait.error)

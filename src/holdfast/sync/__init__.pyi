@@ -2289,8 +2289,8 @@ def connect(
         consumers: Functions that are called with each task, message or
             event that sending and waiting return, the task after it, and the agent's card
             (`Consumer`). Their exceptions are raised to the caller. None by default.
-        observers: Plain functions that are called with each `Observation`, such as `AttemptFailed`
-            or `CallFinished` (`Observer`). An exception of an observer is logged, and the first
+        observers: Plain functions that are called with each `Observation`, such as
+            `OperationFinished` (`Observer`). An exception of an observer is logged, and the first
             one is also a ``RuntimeWarning``. None by default.
         call_layers: Custom layers around each call with all its attempts, outermost first:
             functions that get a `Transport` and return one (`Layer`). None by default.

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import copy
 import math
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast._cli.errors import one_line
 from holdfast._cli.options.masking import masked_reference
@@ -19,7 +19,7 @@ from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
 from holdfast._pipeline.observations import (
-    AttemptFailed,
+    AttemptFinished,
     AttemptStarted,
     Reconciled,
     ReconcileStarted,
@@ -124,19 +124,20 @@ class ProgressReporter:
             case Reconnected():
                 return _reconnected_line(observation) if self._was_cut(observation) else None
             case _:
-                return _reconnecting_line(observation) if _is_cut(observation) else None
+                cut = _cut_by(observation)
+                return None if cut is None else _reconnecting_line(observation, cut)
 
     def _await(self, observation: Observation) -> None:
         """Report a long wait for the card or a reply, until the task is known."""
-        if isinstance(observation, AttemptFailed | RequestFinished):
+        if isinstance(observation, AttemptFinished | RequestFinished):
             self._waiting.end()
         elif not isinstance(observation, AttemptStarted):
             return
-        elif observation.operation == GET_AGENT_CARD.name:
+        elif observation.method == GET_AGENT_CARD.name:
             self.await_card()
         elif self._session.task is None:
-            sent = "the message" if observation.operation in SEND_NAMES else observation.operation
-            agent = masked_reference(observation.agent or str(self._session.reference))
+            sent = "the message" if observation.method in SEND_NAMES else observation.method
+            agent = masked_reference(observation.endpoint or str(self._session.reference))
             self._waiting.begin(f"the reply from {agent} to {sent}")
 
     def _outage_line(self, observation: Observation) -> str | None:
@@ -144,10 +145,10 @@ class ProgressReporter:
         task = self._session.task
         if isinstance(observation, Reconnected):
             self._end_outage()
-        elif _is_cut(observation) and task is not None:
+        elif task is not None and (cut := _cut_by(observation)) is not None:
             self._failures += 1
             if self._failures == _FAILURES_TO_REPORT:
-                return _outage_line(observation, task.id)
+                return _outage_line(observation, cut, task.id)
         return None
 
     def _end_outage(self) -> None:
@@ -158,11 +159,11 @@ class ProgressReporter:
     def _retry_line(self, retry: RetryScheduled) -> str:
         """Return the report of a retry; polls of a task that is waited for are unbounded."""
         session = self._session
-        if retry.operation != GET_TASK.name or session.task is None:
+        if retry.method != GET_TASK.name or session.task is None:
             return _retry_line(retry, self._max_attempts)
         offers = session.card is not None and bool(session.card.capabilities.streaming)
         if session.follows and offers:
-            return _reconnecting_line(retry)
+            return _reconnecting_line(retry, retry.error)
         return _retry_line(retry, None)
 
     def _was_cut(self, observation: Reconnected) -> bool:
@@ -207,13 +208,16 @@ class _Waiting:
             self._output.emit(Notice("Progress", f"waiting for {self._subject}"))
 
 
-def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
-    """Return whether an attempt to resume a stream failed and another one follows."""
-    return (
-        isinstance(observation, AttemptFailed)
-        and observation.operation == SUBSCRIBE_TO_TASK.name
-        and bool(observation.error.transient)
-    )
+def _cut_by(observation: Observation) -> A2AError | None:
+    """Return the error of an attempt to resume a stream after which another attempt follows."""
+    if (
+        isinstance(observation, AttemptFinished)
+        and observation.method == SUBSCRIBE_TO_TASK.name
+        and isinstance(observation.error, A2AError)
+        and observation.error.transient
+    ):
+        return observation.error
+    return None
 
 
 # ── Lines ────────────────────────────────────────────────────────────────────────────────────
@@ -228,7 +232,7 @@ def _retry_line(retry: RetryScheduled, max_attempts: int | None) -> str:
     """
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
     count = "" if max_attempts is None else f" (attempt {retry.number} of {max_attempts})"
-    return f"{_failure(retry.operation, retry.error)}; retrying in {wait}{count}"
+    return f"{_failure(retry, retry.error)}; retrying in {wait}{count}"
 
 
 def _reconnected_line(observation: Reconnected) -> str:
@@ -242,28 +246,22 @@ def _reconnected_line(observation: Reconnected) -> str:
     )
 
 
-def _reconnecting_line(failed: AttemptFailed | RetryScheduled) -> str:
+def _reconnecting_line(failed: Observation, error: A2AError) -> str:
     """Say that a stream that was cut cannot be resumed yet."""
-    return (
-        "the stream was cut, and cannot be resumed yet: "
-        f"{_failure(failed.operation, failed.error)}; retrying"
-    )
+    return f"the stream was cut, and cannot be resumed yet: {_failure(failed, error)}; retrying"
 
 
-def _outage_line(failed: AttemptFailed, task_id: str) -> str:
+def _outage_line(failed: Observation, error: A2AError, task_id: str) -> str:
     """Say that the agent cannot be reached while a task is waited for."""
-    return (
-        f"{_failure(failed.operation, failed.error)}; waiting for task {task_id} until the agent "
-        "answers again"
-    )
+    return f"{_failure(failed, error)}; waiting for task {task_id} until the agent answers again"
 
 
 def _search_line(started: ReconcileStarted) -> str:
     """Say that the reply to a message is lost and that its task is searched for."""
     cause = started.error.__cause__
-    cut = f"{started.operation}: no reply came"
+    cut = f"{started.method}: no reply came"
     if isinstance(cause, A2AError):
-        cut = _failure(started.operation, cause)
+        cut = _failure(started, cause)
     search = "no time is left to search for its task"
     if started.timeout:
         search = f"searching for its task for up to {shown_duration(started.timeout)}"
@@ -280,10 +278,10 @@ def _found_line(reconciled: Reconciled) -> str:
     )
 
 
-def _failure(operation: str, error: A2AError) -> str:
-    """Return what failed and why; the operation is named once."""
-    line = _without_excerpt(error)
-    return line if line.startswith(f"{operation} ") else f"{operation}: {line}"
+def _failure(failed: Observation, error: A2AError) -> str:
+    """Return what failed and why; the A2A method is named once."""
+    line, method = _without_excerpt(error), failed.method or failed.operation
+    return line if line.startswith(f"{method} ") else f"{method}: {line}"
 
 
 def _without_excerpt(error: A2AError) -> str:

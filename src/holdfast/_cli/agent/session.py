@@ -395,7 +395,7 @@ class Session:
 
     def _on_observation(self, observation: Observation) -> None:
         if isinstance(observation, AttemptStarted):
-            self.may_have_been_sent |= observation.operation in SEND_NAMES
+            self.may_have_been_sent |= observation.method in SEND_NAMES
         self._progress.observe(observation)
 
     def _warn(self) -> None:

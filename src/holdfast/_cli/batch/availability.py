@@ -16,7 +16,7 @@ from holdfast._cli.batch.session import JournaledSession, was_not_sent
 from holdfast._cli.errors import unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._model.operations import SEND_NAMES
-from holdfast._pipeline.observations import AttemptFailed, AttemptStarted, RequestFinished
+from holdfast._pipeline.observations import AttemptFinished, AttemptStarted, RequestFinished
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -211,13 +211,14 @@ class WatchedSession(JournaledSession):
 
     def _on_observation(self, observation: Observation) -> None:
         super()._on_observation(observation)
-        outage, is_read = self.outage, observation.operation not in SEND_NAMES
-        if isinstance(observation, AttemptFailed):
-            outage.note_failure(observation.error, is_read=is_read)
+        outage, is_read = self.outage, observation.method not in SEND_NAMES
+        if isinstance(observation, AttemptFinished):
+            if isinstance(observation.error, A2AError):
+                outage.note_failure(observation.error, is_read=is_read)
         elif isinstance(observation, AttemptStarted) and not is_read:
-            outage.sending.add(observation.request_id)
+            outage.sending.add(observation.request_id or "")
         elif isinstance(observation, RequestFinished):
-            outage.sending.discard(observation.request_id)
+            outage.sending.discard(observation.request_id or "")
             if observation.error is None and observation.attempts:
                 outage.note_answer()
 

@@ -310,6 +310,13 @@ class _SdkCall:
         if on_retry is not None and error is not None:
             await notify(on_retry, self._attempts, error, wait, until=self._ends_at)
 
+    def waiting(
+        self,
+        failed: FailedAttempt,  # noqa: ARG002  nothing observes the waits of the SDK's calls
+        seconds: float,  # noqa: ARG002
+    ) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def _too_late(self) -> A2AClientTimeoutError:
         timeout = self._executor.config.timeout
         text = f"{self._operation.name} did not finish within the timeout of {timeout:g} s"

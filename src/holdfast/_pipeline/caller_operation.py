@@ -1,0 +1,269 @@
+"""The operation that a caller calls, such as `Client.ask`: its facts, and its start and end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from holdfast._model.operations import GET_AGENT_CARD, SEND_NAMES
+from holdfast.errors import A2AError, OutcomeUnknownError
+from holdfast.types import (
+    Message,
+    SendMessageRequest,
+    SendMessageResponse,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from holdfast._pipeline.listeners import Observers
+    from holdfast._pipeline.observations import Outcome, WaitReason
+    from holdfast._pipeline.transport import AnyCall, CallProgress
+    from holdfast.errors import Attempt
+    from holdfast.types import TaskState
+
+__all__ = ["CallerOperation"]
+
+_MAX_REQUESTS_KEPT = 50
+"""Requests of messages whose attempts the error of an operation has, at most."""
+
+
+class CallerOperation:
+    """One operation of a caller: its ids, what is known about it, and the report of its end.
+
+    As a context manager, the operation lasts as long as the block; blocks can be nested.
+
+    Args:
+        observers: The observers to notify.
+        name: Name of the method that was called.
+        operation_id: Id of the operation.
+        parent_id: Id of the operation whose work it continues; None for none.
+        is_observed: Whether observers, or the log, take the observations of successful steps.
+
+    Attributes:
+        observers: The observers to notify.
+        name: Name of the method that was called.
+        id: Id of the operation.
+        parent_id: Id of the operation whose work it continues; None for none.
+        is_observed: Whether observers, or the log, take the observations of successful steps.
+        method: A2A method of the request that sends the message, else of the first one.
+        request_id: Id of that request.
+        latest_request: Id and A2A method of the latest request.
+        endpoint: Address of the latest attempt.
+        message_id: Id of the message that is sent.
+        task_id: Id of the task, as far as known.
+        context_id: Id of the conversation, as far as known.
+        state: State of the task as last seen.
+        requests: Number of requests.
+        attempts: Number of attempts of all requests.
+        retries: Number of attempts that repeat a failed one.
+        reconnects: Number of resubscriptions.
+        has_gap: Whether status messages may be missing.
+        events: Number of events that its stream has delivered.
+        time_to_first_event: Seconds until the first of them.
+    """
+
+    def __init__(
+        self,
+        observers: Observers,
+        name: str,
+        operation_id: str,
+        *,
+        parent_id: str | None = None,
+        is_observed: bool,
+    ) -> None:
+        self.observers = observers
+        self.name = name
+        self.id = operation_id
+        self.parent_id = parent_id
+        self.is_observed = is_observed
+        self.method: str | None = None
+        self.request_id: str | None = None
+        self.latest_request: tuple[str | None, str | None] = None, None
+        self.endpoint: str | None = None
+        self.message_id: str | None = None
+        self.task_id: str | None = None
+        self.context_id: str | None = None
+        self.state: TaskState | None = None
+        self.requests = self.attempts = self.retries = self.reconnects = 0
+        self.has_gap = False
+        self.events = 0
+        self.time_to_first_event: float | None = None
+        self._began = 0.0
+        self._ended: float | None = None
+        self._depth = 0
+        self._is_finished = self._is_left = False
+        self._kept: list[CallProgress] = []
+
+    # ── Start and end ────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Report that the operation begins now, unless it has begun already."""
+        self._depth += 1
+        if self._depth == 1 and not self._is_finished:
+            self._began = _now()
+            if self.is_observed:
+                self.observers.operation_started(self)
+
+    def end(self) -> None:
+        """Note that the result is available now, though it may not be reported yet."""
+        if self._ended is None:
+            self._ended = _now()
+
+    def leave(self) -> None:
+        """Note that another client does the work of the operation, which then ends without it."""
+        self._is_left = True
+
+    def finish(self, error: BaseException | None, *, is_left: bool = False) -> None:
+        """Report the end of the operation, and complete its error.
+
+        It has ended when `finish` was called as often as `begin`.
+
+        Args:
+            error: The error that the caller gets; None where there is none.
+            is_left: Whether the caller has left a stream before its end.
+        """
+        self._depth -= 1
+        if self._depth or self._is_finished:
+            return
+        self._is_finished = True
+        if self._is_left:
+            error, is_left = None, True
+        if isinstance(error, A2AError):
+            error.operation_id = self.id
+            attempts = self._joined_attempts()
+            if len(attempts) > len(error.attempts):
+                error.attempts = attempts
+        if self.is_observed or isinstance(error, OutcomeUnknownError):
+            duration = (_now() if self._ended is None else self._ended) - self._began
+            outcome = _outcome(error, is_left=is_left)
+            executed = self._executed(outcome, error)
+            self.observers.operation_finished(self, outcome, duration, error, executed)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish(error)
+
+    def follow_up(self, name: str) -> CallerOperation:
+        """Return the operation that continues the work of this one after its end."""
+        return CallerOperation(
+            self.observers,
+            name,
+            f"{self.id}-{name}",
+            parent_id=self.id,
+            is_observed=self.is_observed,
+        )
+
+    # ── What is learned on the way ───────────────────────────────────────────────────────────
+
+    def add_request(self, method: str, params: object, *, request_id: str | None = None) -> str:
+        """Note a request, and return its id.
+
+        Args:
+            method: Its A2A method.
+            params: Its parameters.
+            request_id: The id that it has already; None for the next one of the operation.
+        """
+        self.requests += 1
+        request_id = request_id or f"{self.id}.{self.requests}"
+        self.latest_request = request_id, method
+        if isinstance(params, SendMessageRequest):
+            message = params.message
+            self.message_id = message.message_id
+            self.task_id = message.task_id or self.task_id
+            self.context_id = message.context_id or self.context_id
+        is_message = method in SEND_NAMES and self.method not in SEND_NAMES
+        if self.method in {None, GET_AGENT_CARD.name} or is_message:
+            self.method, self.request_id = method, request_id
+        return request_id
+
+    def add_attempt(self, request_id: str) -> str:
+        """Note an attempt, and return its id."""
+        self.attempts += 1
+        return f"{request_id}#{self.attempts}"
+
+    def note(self, value: object) -> None:
+        """Note the ids and the state that a reply or an event shows."""
+        if isinstance(value, SendMessageResponse | StreamResponse):
+            value = value.task or value.message or getattr(value, "event", None)
+        if isinstance(value, Task):
+            self.task_id, self.context_id = value.id, value.context_id or self.context_id
+            self.state = value.status.state
+        elif isinstance(value, TaskStatusUpdateEvent):
+            self.task_id, self.context_id = value.task_id, value.context_id or self.context_id
+            self.state = value.status.state
+        elif isinstance(value, TaskArtifactUpdateEvent):
+            self.task_id, self.context_id = value.task_id, value.context_id or self.context_id
+        elif isinstance(value, Message):
+            self.context_id = value.context_id or self.context_id
+
+    def note_event(self, event: object) -> None:
+        """Note an event that a stream delivers."""
+        if not self.events:
+            self.time_to_first_event = _now() - self._began
+        self.events += 1
+        if self.is_observed:
+            self.note(event)
+            self.observers.event_received(self, type(event).__name__)
+
+    def keep_attempts(self, call: AnyCall) -> None:
+        """Keep the attempts to send the message, for the error of the operation."""
+        if call.operation.name in SEND_NAMES and len(self._kept) < _MAX_REQUESTS_KEPT:
+            self._kept.append(call.progress)
+
+    def _executed(self, outcome: Outcome, error: BaseException | None) -> bool | None:
+        """Return whether the agent executed the operation; None if unknown."""
+        if isinstance(error, A2AError):
+            return error.executed
+        if outcome == "succeeded" or self.events:
+            return True
+        return None if self.attempts else False
+
+    def waiting(
+        self, reason: WaitReason, seconds: float | None = None
+    ) -> AbstractContextManager[None]:
+        """Report a wait between requests, which lasts as long as the block."""
+        return self.observers.waiting(self, reason, seconds)
+
+    def now(self) -> float:
+        """Return the time of the event loop's clock."""
+        return _now()
+
+    def _joined_attempts(self) -> tuple[Attempt, ...]:
+        joined = [
+            msgspec.structs.replace(
+                attempt, started=attempt.started + progress.began - self._began
+            )
+            for progress in self._kept
+            for attempt in progress.attempts
+        ]
+        joined.sort(key=lambda attempt: attempt.started)
+        return tuple(
+            msgspec.structs.replace(attempt, number=number)
+            for number, attempt in enumerate(joined, start=1)
+        )
+
+
+def _outcome(error: BaseException | None, *, is_left: bool) -> Outcome:
+    if error is None:
+        return "left" if is_left else "succeeded"
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
