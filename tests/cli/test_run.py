@@ -838,14 +838,30 @@ def test_call_that_was_not_awaited_is_resumed_by_the_next_run(tmp_path, grace, s
 
 
 @pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("{}/none", "cannot be read: No such file or directory"),
+        ("{}", "cannot be read: Is a directory"),
+        ("/dev/null", "is not a regular file, whose path could name the run"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "run results"])
+def test_an_input_that_cannot_be_used_is_a_usage_error(tmp_path, command, path, problem):
+    source, agent = path.format(tmp_path), FakeAgent()
+    words = ["--input", source, "--journal", str(tmp_path / "calls.db")]
+    if command == "run":
+        words += ["--results", str(tmp_path / "out")]
+    done = holdfast(*command.split(), *words, agent=agent)
+
+    assert done.exit == 2
+    assert f"Error: --input {source} {problem}\nCode: A2ACLI_ERR_USAGE\n" in done.err
+    assert agent.executions == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--input", "{}/none"], "{}/none cannot be read: No such file or directory"),
-        (["--input", "{}"], "{} cannot be read: Is a directory"),
-        (
-            ["--input", "/dev/null"],
-            "/dev/null is not a regular file, whose path could name the run",
-        ),
         (["--results", "{}"], "{} cannot be written: Is a directory"),
         (["--results", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
         (["--results", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast._cli.batch.input import Line, Lines
 from holdfast._cli.batch.output import Results
 from holdfast._cli.batch.session import unusable_journal
-from holdfast._cli.errors import CommandError, Failure, unusable
+from holdfast._cli.errors import CommandError, Failure, unusable, usage
 from holdfast._journal.agent_name import agent_name, is_same_agent
 from holdfast._journal.records import run_and_key
 from holdfast.errors import JournalError
@@ -136,16 +136,22 @@ def open_input(source: str, run_id: str | None) -> Lines:
         CommandError: The input cannot be read, or the run has no name.
     """
     path = _file(source)
-    name = path or Path("standard input")
     try:
         lines = Lines(path)
     except OSError as error:
-        raise unusable(name, f"cannot be read: {error.strerror or error}") from None
+        raise _unusable_input(path, f"cannot be read: {error.strerror or error}") from None
     if run_id is None and not lines.is_file:
         lines.close()
         hint = "name the run with --run-id, so that a later run can resume it"
-        raise unusable(name, "is not a regular file, whose path could name the run", hint)
+        problem = "is not a regular file, whose path could name the run"
+        raise _unusable_input(path, problem, hint)
     return lines
+
+
+def _unusable_input(path: Path | None, problem: str, hint: str | None = None) -> CommandError:
+    """Return the usage error of an input that cannot be used; a path of None is standard input."""
+    failure = usage(f"--input {path or 'standard input'} {problem}", "holdfast run")
+    return CommandError(failure if hint is None else failure._replace(hint=hint))
 
 
 def _file(name: str) -> Path | None:

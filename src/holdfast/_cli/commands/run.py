@@ -206,8 +206,9 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     not exist, a missing card and credentials that the agent refuses end the run at once.
 
     Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if a line
-    has an error instead, or is not a message, or if the input, the results or the journal cannot
-    be used; 3 or 4 if the agent cannot be reached or refuses the credentials.
+    has an error instead, or is not a message, or if the results or the journal cannot be used;
+    2 if the input cannot be read; 3 or 4 if the agent cannot be reached or refuses the
+    credentials.
     """
     from holdfast._cli.agent.credentials import bind
     from holdfast._cli.batch.availability import WatchedSession
@@ -312,7 +313,8 @@ def run_results(ctx: click.Context, /, **options: Any) -> int:
     whose call is in flight, or whose outcome is unknown has an error. A line that is not a message
     is reported on stderr, and has no result.
 
-    Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error.
+    Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error, or
+    if the journal cannot be used; 2 if the input cannot be read.
     """
     from holdfast._cli.batch.plan import STANDARD
     from holdfast._cli.batch.run_results import print_results
