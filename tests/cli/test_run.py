@@ -636,7 +636,7 @@ def test_dismissed_call_is_reported_and_not_sent_again(tmp_path):
 
     assert done.exit == 1
     (result,) = runs.results
-    assert (result["executed"], result["error"]["code"]) == (None, "HOLDFAST_ERR_CALL_ENDED")
+    assert (result["executed"], result["error"]["code"]) == (True, "HOLDFAST_ERR_CALL_ENDED")
     assert "dismissed" in result["error"]["message"]
     assert runs.sent == 1
 
