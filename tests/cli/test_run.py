@@ -24,6 +24,7 @@ from holdfast.testing import (
     Refuse,
     Reset,
     Respond,
+    Stall,
     asks,
     completes,
     fails,
@@ -718,6 +719,30 @@ def test_lines_still_in_flight_are_awaited_again(tmp_path):
     assert runs("--retry-errors").exit == 0
     assert runs.texts == {1: "A"}
     assert runs.sent == 1
+
+
+def test_retry_that_times_out_keeps_that_the_message_was_executed(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--timeout", "5s", lines=["a"])
+    assert runs.results[0]["executed"] is True
+
+    runs.agent.inject(Stall(), on="GetTask")
+    assert runs("--timeout", "5s", "--retry-errors").exit == 1
+    (result,) = runs.results
+    assert (result["executed"], result["error"]["code"]) == (True, "A2ACLI_ERR_TIMEOUT")
+
+
+def test_retry_that_cannot_find_the_task_keeps_that_the_message_was_executed(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--timeout", "5s", lines=["a", "b"])
+
+    runs.agent = FakeAgent(url="http://moved.test")  # which has no task of the messages
+    assert runs("--retry-errors", card=runs.agent.url).exit == 1
+    codes = {(one["executed"], one["error"]["code"]) for one in runs.results}
+    assert codes == {(True, "HOLDFAST_ERR_OUTCOME_UNKNOWN")}
+    assert runs.agent.executions == {}
+    assert runs("--retry-errors", card=runs.agent.url).exit == 1
+    assert {one["executed"] for one in runs.results} == {True}
 
 
 def test_a_message_whose_reply_is_lost_is_sent_again_where_that_is_wanted(runs):
