@@ -775,12 +775,12 @@ def left(tmp_path, *lines):
 
 
 @pytest.mark.parametrize("line", ["a", '{"id": "x", "text": "a"}'])
-def test_lines_in_flight_of_a_moved_input_are_not_sent_again(tmp_path, line):
+def test_pending_lines_of_a_moved_input_are_not_sent_again(tmp_path, line):
     runs = left(tmp_path, line)
     done = runs()
 
     assert done.exit == 1
-    assert f"Error: line 1 of {runs.input} is in flight in the run " in done.err
+    assert f"Error: line 1 of {runs.input} is pending in the run " in done.err
     assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
     assert runs.sent == 1
 
@@ -796,7 +796,7 @@ def test_a_name_that_was_left_out_is_reported(tmp_path):
     runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
     done = runs()
 
-    assert " is in flight in the run a:b%3A, according to " in done.err
+    assert " is pending in the run a:b%3A, according to " in done.err
     assert "--run-id a:b%3A " in done.err
     assert runs.sent == 1
 
@@ -808,13 +808,13 @@ def test_the_same_line_is_sent_by_a_run_that_is_given_a_name(tmp_path):
     assert len(runs.agent.executions) == 2
 
 
-def test_other_lines_are_sent_whatever_other_runs_have_in_flight(tmp_path):
+def test_other_lines_are_sent_whatever_is_pending_in_other_runs(tmp_path):
     runs = left(tmp_path, "a", '{"id": 1, "text": "b"}')
 
     assert runs(lines=["b", '{"id": 1, "text": "other"}']).exit == 0
 
 
-def test_a_line_that_is_over_may_be_in_flight_in_another_run(tmp_path):
+def test_a_line_that_is_over_may_be_pending_in_another_run(tmp_path):
     runs = left(tmp_path, "a")
     runs("--run-id", "other")
 

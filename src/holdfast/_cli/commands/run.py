@@ -93,8 +93,8 @@ _RUNNING = (
         type=ParsedParam("name", read_run_id),
         show_default="made from the path of the input",
         help="Name of the run in the journal: the same name resumes it. Runs of other "
-        "names do not see the calls that this one has in flight. Without a name, a line that "
-        "another run has in flight is an error before anything is sent: the input may have moved.",
+        "names do not see the pending calls of this one. Without a name, a line that is pending "
+        "in another run is an error before anything is sent: the input may have moved.",
     ),
     click.option(
         "--concurrency",
@@ -310,7 +310,7 @@ def run_results(ctx: click.Context, /, **options: Any) -> int:
 
     Nothing is sent. Each printed line is the result of one line of --input, in the form in which
     holdfast run writes it, whichever process of the run sent that line. A line that was not sent,
-    whose call is in flight, or whose outcome is unknown has an error. A line that is not a message
+    whose call is pending, or whose outcome is unknown has an error. A line that is not a message
     is reported on stderr, and has no result.
 
     Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error, or
@@ -382,7 +382,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
 
     async def load() -> None:
         only_agent = agent if settings.agent_source is FLAG else None
-        pending = await resuming.unfinished(options["journal"], only_agent, options["dismiss"])
+        pending = await resuming.find_pending(options["journal"], only_agent, options["dismiss"])
         calls.update(pending.calls)
         if options["lists"] or not calls:
             resuming.list_calls(pending, output)
