@@ -30,7 +30,7 @@ from holdfast._cli.options.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast._cli.agent.session import Session
     from holdfast._cli.environment import CliEnvironment
@@ -58,16 +58,45 @@ _NO_QUERY = "the journal does not store the query of an address; name the agent 
 
 _DEFAULT_CONCURRENCY = 32
 
-_RUNNING = (
-    click.option(
+
+def _input_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the input of a run."""
+    return click.option(
         "--input",
         "source",
         metavar="FILE",
         required=True,
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="Messages, one on each line; - for standard input, with --run-id.",
-    ),
+        help=help_text,
+    )
+
+
+def _journal_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the journal."""
+    return click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help=help_text,
+    )
+
+
+def _run_id_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the name of a run."""
+    return click.option(
+        "--run-id",
+        metavar="NAME",
+        type=ParsedParam("name", read_run_id),
+        show_default="made from the path of the input",
+        help=help_text,
+    )
+
+
+_RUNNING = (
+    _input_option("Messages, one on each line; - for standard input, with --run-id."),
     click.option(
         "--results",
         "results",
@@ -77,22 +106,13 @@ _RUNNING = (
         shell_complete=complete_path,
         help="File of results, one on each line; new results are appended. - for standard output.",
     ),
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The journal, an SQLite file or a postgresql:// address, which machines can share: "
+    _journal_option(
+        "The journal, an SQLite file or a postgresql:// address, which machines can share: "
         "it records each message before it is sent, and its outcome. A file is created if it does "
         "not exist, readable only by you; it grows until you remove it.",
     ),
-    click.option(
-        "--run-id",
-        metavar="NAME",
-        type=ParsedParam("name", read_run_id),
-        show_default="made from the path of the input",
-        help="Name of the run in the journal: the same name resumes it. Runs of other "
+    _run_id_option(
+        "Name of the run in the journal: the same name resumes it. Runs of other "
         "names do not see the pending calls of this one. Without a name, a line that is pending "
         "in another run is an error before anything is sent: the input may have moved.",
     ),
@@ -146,13 +166,8 @@ _RUNNING = (
 )
 
 _RESUMING = (
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The journal: the SQLite file or the postgresql:// address with which holdfast run, "
+    _journal_option(
+        "The journal: the SQLite file or the postgresql:// address with which holdfast run, "
         "holdfast send or a program that calls connect(…, journal=FILE) recorded its calls.",
     ),
     click.option(
@@ -266,30 +281,9 @@ def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
 
 
 _OF_RUN = (
-    click.option(
-        "--input",
-        "source",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The input of the run; - for standard input, with --run-id.",
-    ),
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The journal of the run: its file, or its postgresql:// address.",
-    ),
-    click.option(
-        "--run-id",
-        metavar="NAME",
-        type=ParsedParam("name", read_run_id),
-        show_default="made from the path of the input",
-        help="Name of the run in the journal.",
-    ),
+    _input_option("The input of the run; - for standard input, with --run-id."),
+    _journal_option("The journal of the run: its file, or its postgresql:// address."),
+    _run_id_option("Name of the run in the journal."),
 )
 
 
