@@ -942,8 +942,8 @@ class CallEndedError(A2AError):
     """The call of a key has ended, and the journal has no answer to return.
 
     The answer was not stored, or the call was refused, dismissed, or executed more than once.
-    Nothing was sent now. ``executed`` refers to the message of that call: True if it was answered
-    or executed more than once, else None.
+    Nothing was sent now. ``executed`` refers to the message of that call: True if the journal has
+    an answer or a task of it, or it was executed more than once, else None.
 
     Attributes:
         message_id: Id of its message.

@@ -142,6 +142,16 @@ def test_push_002_an_interruption_ends_it_and_deletes_the_configuration():
     assert len(run.agent.calls("DeleteTaskPushNotificationConfig")) == 1
 
 
+def test_an_agent_that_sends_nothing_is_reported_until_the_timeout():
+    with receiving("--timeout", "5s") as run:
+        _, err = run.end()
+    assert run.process.returncode == 5
+    waits = f"Progress: waiting for valid push notifications of task {TASK}; listening at http://"
+    assert waits in err
+    assert "; none has arrived for 3s\n" in err
+    assert "the timeout of 5s expired" in err
+
+
 def test_push_002_address_that_cannot_be_listened_on():
     with socket.create_server(("127.0.0.1", 0)) as taken, served(FakeAgent()) as url:
         where = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -10,7 +10,7 @@ from tests.kit.cli_harness import AGENT, VirtualWall, holdfast
 from tests.kit.virtual_env import set_wall
 
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
-from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies, run
+from holdfast.testing import FakeAgent, FakeNetwork, Stall, completes, fails, replies, run
 
 OTHER = "http://other.test"
 BEGAN = 1_700_000_000.0
@@ -101,11 +101,8 @@ def test_call_with_unknown_outcome_names_where_it_was_searched(left):
     done = left.resume(agent=agent)
 
     assert done.exit == 1
-    told = "sent, and the process that recorded it ended before a reply was recorded"
-    assert (
-        f"Message ID: m1\nError: the outcome of message m1 is unknown: it may have been {told}"
-        in done.out
-    )
+    reason = "it may have been sent, and the journal has no reply to it"
+    assert f"Message ID: m1\nError: the outcome of message m1 is unknown: {reason}" in done.out
     assert "; searched: " in done.out
     assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.out
     assert "Error: 1 of 1 calls to http://agent.test have no answer\n" in done.err
@@ -113,6 +110,18 @@ def test_call_with_unknown_outcome_names_where_it_was_searched(left):
     assert f"as the call stays pending; to end it: {command}" in done.out
     assert "Outcome: unknown\n" in left.resume("--list", agent=agent).out
     assert agent.executions == {}
+
+
+def test_call_left_by_a_timeout_is_not_said_to_be_of_a_process_that_ended(left):
+    agent = FakeAgent()
+    agent.inject(Stall(), on="SendStreamingMessage")
+    sent = holdfast("send", "a", "--journal", str(left.path), "--timeout", "5s", agent=agent)
+    assert sent.exit == 5
+    agent = FakeAgent()  # without the task
+    done = left.resume(agent=agent)
+
+    assert "is unknown: it may have been sent, and the journal has no reply to it" in done.out
+    assert "ended before" not in done.out
 
 
 def test_call_whose_task_the_agent_lost_names_the_command_that_ends_it(left):

@@ -24,6 +24,7 @@ from holdfast.testing import (
     Refuse,
     Reset,
     Respond,
+    Stall,
     asks,
     completes,
     fails,
@@ -636,7 +637,7 @@ def test_dismissed_call_is_reported_and_not_sent_again(tmp_path):
 
     assert done.exit == 1
     (result,) = runs.results
-    assert (result["executed"], result["error"]["code"]) == (None, "HOLDFAST_ERR_CALL_ENDED")
+    assert (result["executed"], result["error"]["code"]) == (True, "HOLDFAST_ERR_CALL_ENDED")
     assert "dismissed" in result["error"]["message"]
     assert runs.sent == 1
 
@@ -720,6 +721,30 @@ def test_lines_still_in_flight_are_awaited_again(tmp_path):
     assert runs.sent == 1
 
 
+def test_retry_that_times_out_keeps_that_the_message_was_executed(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--timeout", "5s", lines=["a"])
+    assert runs.results[0]["executed"] is True
+
+    runs.agent.inject(Stall(), on="GetTask")
+    assert runs("--timeout", "5s", "--retry-errors").exit == 1
+    (result,) = runs.results
+    assert (result["executed"], result["error"]["code"]) == (True, "A2ACLI_ERR_TIMEOUT")
+
+
+def test_retry_that_cannot_find_the_task_keeps_that_the_message_was_executed(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--timeout", "5s", lines=["a", "b"])
+
+    runs.agent = FakeAgent(url="http://moved.test")  # which has no task of the messages
+    assert runs("--retry-errors", card=runs.agent.url).exit == 1
+    codes = {(one["executed"], one["error"]["code"]) for one in runs.results}
+    assert codes == {(True, "HOLDFAST_ERR_OUTCOME_UNKNOWN")}
+    assert runs.agent.executions == {}
+    assert runs("--retry-errors", card=runs.agent.url).exit == 1
+    assert {one["executed"] for one in runs.results} == {True}
+
+
 def test_a_message_whose_reply_is_lost_is_sent_again_where_that_is_wanted(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     done = runs("--on-unknown", "resend", lines=["a"])
@@ -750,12 +775,12 @@ def left(tmp_path, *lines):
 
 
 @pytest.mark.parametrize("line", ["a", '{"id": "x", "text": "a"}'])
-def test_lines_in_flight_of_a_moved_input_are_not_sent_again(tmp_path, line):
+def test_pending_lines_of_a_moved_input_are_not_sent_again(tmp_path, line):
     runs = left(tmp_path, line)
     done = runs()
 
     assert done.exit == 1
-    assert f"Error: line 1 of {runs.input} is in flight in the run " in done.err
+    assert f"Error: line 1 of {runs.input} is pending in the run " in done.err
     assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
     assert runs.sent == 1
 
@@ -771,7 +796,7 @@ def test_a_name_that_was_left_out_is_reported(tmp_path):
     runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
     done = runs()
 
-    assert " is in flight in the run a:b%3A, according to " in done.err
+    assert " is pending in the run a:b%3A, according to " in done.err
     assert "--run-id a:b%3A " in done.err
     assert runs.sent == 1
 
@@ -783,13 +808,13 @@ def test_the_same_line_is_sent_by_a_run_that_is_given_a_name(tmp_path):
     assert len(runs.agent.executions) == 2
 
 
-def test_other_lines_are_sent_whatever_other_runs_have_in_flight(tmp_path):
+def test_other_lines_are_sent_whatever_is_pending_in_other_runs(tmp_path):
     runs = left(tmp_path, "a", '{"id": 1, "text": "b"}')
 
     assert runs(lines=["b", '{"id": 1, "text": "other"}']).exit == 0
 
 
-def test_a_line_that_is_over_may_be_in_flight_in_another_run(tmp_path):
+def test_a_line_that_is_over_may_be_pending_in_another_run(tmp_path):
     runs = left(tmp_path, "a")
     runs("--run-id", "other")
 
@@ -838,14 +863,30 @@ def test_call_that_was_not_awaited_is_resumed_by_the_next_run(tmp_path, grace, s
 
 
 @pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("{}/none", "cannot be read: No such file or directory"),
+        ("{}", "cannot be read: Is a directory"),
+        ("/dev/null", "is not a regular file, whose path could name the run"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "run results"])
+def test_an_input_that_cannot_be_used_is_a_usage_error(tmp_path, command, path, problem):
+    source, agent = path.format(tmp_path), FakeAgent()
+    words = ["--input", source, "--journal", str(tmp_path / "calls.db")]
+    if command == "run":
+        words += ["--results", str(tmp_path / "out")]
+    done = holdfast(*command.split(), *words, agent=agent)
+
+    assert done.exit == 2
+    assert f"Error: --input {source} {problem}\nCode: A2ACLI_ERR_USAGE\n" in done.err
+    assert agent.executions == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--input", "{}/none"], "{}/none cannot be read: No such file or directory"),
-        (["--input", "{}"], "{} cannot be read: Is a directory"),
-        (
-            ["--input", "/dev/null"],
-            "/dev/null is not a regular file, whose path could name the run",
-        ),
         (["--results", "{}"], "{} cannot be written: Is a directory"),
         (["--results", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
         (["--results", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),

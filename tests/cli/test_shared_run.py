@@ -12,7 +12,7 @@ from tests.kit.cli_process import BOUND, NOBODY_READS, served, start
 from tests.kit.cli_runs import Runs, echo, text_of
 from tests.kit.postgres_server import Postgres
 
-from holdfast.testing import FakeAgent, Reset, asks, completes
+from holdfast.testing import FakeAgent, Reset, Stall, asks, completes
 
 IN_A_HURRY = """
 from functools import partial
@@ -157,10 +157,15 @@ def test_a_name_that_the_journal_does_not_have_is_named(runs):
 
 
 @pytest.mark.parametrize(
-    ("lease_until", "state", "hint"),
-    [(0, "is pending", "holdfast resume"), (4e9, "is in flight", "when the run has ended")],
+    ("lease_until", "holder", "hint"),
+    [
+        (0, ", and no process works on it", "holdfast resume"),
+        (4e9, ": another process works on it", "when that process has ended"),
+    ],
 )
-def test_a_call_without_an_outcome_has_a_hint_that_helps(runs, lease_until, state, hint):
+def test_a_pending_call_has_a_code_of_its_own_and_was_executed_if_its_task_is_known(
+    runs, lease_until, holder, hint
+):
     runs.agent = echo()
     runs(lines=["a", "b"])
     with sqlite3.connect(runs.journal) as journal:  # as after a crash
@@ -171,9 +176,31 @@ def test_a_call_without_an_outcome_has_a_hint_that_helps(runs, lease_until, stat
     done, results = merged(runs, "--journal", str(runs.journal))
 
     assert done.exit == 1
-    (error,) = (result["error"] for result in results if "error" in result)
-    assert error["message"].endswith(state)
+    (result,) = (result for result in results if "error" in result)
+    error = result["error"]
+    assert (error["code"], result["executed"]) == ("HOLDFAST_ERR_PENDING", True)
+    assert f" is pending{holder}" in error["message"]
     assert hint in error["hint"]
+
+
+def test_a_pending_call_without_a_reply_may_have_been_executed(runs):
+    runs.agent = echo()
+    runs.agent.inject(Stall(), on="SendStreamingMessage")
+    runs("--grace", "0", lines=["a"], stops=[5])
+    _, (result,) = merged(runs, "--journal", str(runs.journal))
+
+    assert (result["executed"], result["error"]["code"]) == (None, "HOLDFAST_ERR_PENDING")
+
+
+def test_ended_calls_whose_tasks_are_known_were_executed(runs):
+    runs.agent = echo(after=100)
+    runs("--grace", "0", lines=["a"], stops=[5])
+    (message_id,) = runs.agent.executions
+    words = ["resume", "--journal", str(runs.journal)]
+    assert holdfast(*words, "--dismiss", message_id, agent=runs.agent).exit == 0
+    _, (result,) = merged(runs, "--journal", str(runs.journal))
+
+    assert (result["executed"], result["error"]["code"]) == (True, "HOLDFAST_ERR_CALL_ENDED")
 
 
 def test_a_reader_of_the_results_that_leaves_ends_the_command_quietly(runs):

@@ -785,6 +785,29 @@ async def test_a_pending_call_of_another_agent_is_left_to_runs_that_name_that_ag
     await journal.close()
 
 
+async def test_a_resumed_call_that_times_out_is_known_to_be_executed(tmp_path):
+    agent = doubles(after=60)
+    async with connected(agent, journal=tmp_path / "calls.db") as client:
+        await collected(client.run(["a"], run_id="night", timeout=5))
+        agent.inject(Stall(), on="GetTask")
+        error = (await collected(client.run(["a"], run_id="night", timeout=5)))["0"].error
+
+    assert isinstance(error, DeadlineExceededError)
+    assert (error.executed, error.task_id) == (True, "task-1")
+
+
+async def test_a_dismissed_call_whose_task_was_seen_is_known_to_be_executed(tmp_path):
+    agent = doubles(after=60)
+    async with connected(agent, journal=tmp_path / "calls.db") as client:
+        await collected(client.run(["a"], run_id="night", timeout=5))
+        [pending] = await client.pending()
+        await pending.dismiss()
+        error = (await collected(client.run(["a"], run_id="night")))["0"].error
+
+    assert isinstance(error, CallEndedError)
+    assert (error.outcome, error.executed) == ("dismissed", True)
+
+
 async def test_a_task_of_another_message_with_the_same_id_is_not_the_answer(tmp_path):
     agent = doubles()
     task = (await connected(agent).ask("something else")).task

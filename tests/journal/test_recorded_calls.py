@@ -496,7 +496,7 @@ async def test_a_call_that_crashed_between_a_refusal_and_its_retry_may_have_been
 
     async with Process(agent, path) as client:
         (call,) = await client.pending()
-        with pytest.raises(OutcomeUnknownError, match="it may have been sent, and the process"):
+        with pytest.raises(OutcomeUnknownError, match="it may have been sent, and the journal"):
             await call.resume()
     assert agent.executions == {}
     await first.journal.close()

@@ -180,10 +180,7 @@ def _reply_lost_message(error: A2AError, state: CommandState) -> str:
     elif error.attempts:
         reason = "its reply was lost"
     else:  # of another process, known from a journal
-        reason = (
-            "it may have been sent, and the process that recorded it ended before a reply was "
-            "recorded"
-        )
+        reason = "it may have been sent, and the journal has no reply to it"
     return f"the outcome of message {message_id} is unknown: {reason}{_not_resent(state)}"
 
 

@@ -30,7 +30,7 @@ from holdfast._client.resend import may_resend
 from holdfast._client.sending import returns_immediately
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import stored
-from holdfast._journal.records import explain_missing_task, label_of, owner_of
+from holdfast._journal.records import executed_of, explain_missing_task, label_of, owner_of
 from holdfast._journal.writer import is_held
 from holdfast._model.digest import message_digest
 from holdfast.errors import (
@@ -374,7 +374,7 @@ class EarlierCall:
             message_id=record.message_id,
             outcome=outcome,
             detail=record.detail,
-            executed=True if outcome in {"answered", "duplicated"} else None,
+            executed=executed_of(record),
         )
 
     async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:

@@ -448,8 +448,7 @@ def _lost_reply(record: CallRecord) -> OutcomeUnknownError:
     reason = (
         "an earlier call reported this"
         if record.outcome == "unknown"
-        else "it may have been sent, and the process that recorded it ended before a reply was "
-        "recorded"
+        else "it may have been sent, and the journal has no reply to it"
     )
     return OutcomeUnknownError(
         f"the outcome of message {record.message_id} is unknown: {reason}",

@@ -23,8 +23,15 @@ from holdfast._aio.env import wall_time
 from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
-from holdfast._journal.records import explain_missing_task
-from holdfast.errors import A2AConnectionError, A2AError, JournalError, TaskNotFoundError
+from holdfast._journal.records import executed_of, explain_missing_task
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    JournalError,
+    OutcomeUnknownError,
+    TaskNotFoundError,
+    note_task,
+)
 from holdfast.types import Task
 
 if TYPE_CHECKING:
@@ -184,11 +191,16 @@ class HeldCall:
         """Record the error that ended the call; after an error of the wait alone it stays pending.
 
         If the call was taken over, the error is corrected: the message may have been sent before,
-        and its task may be at a replica that the client no longer has.
+        and was executed if the record has a state of its task, which may be at a replica that the
+        client no longer has. An unknown outcome remains unknown: `OutcomeUnknownError`.
         """
         was_sent = self._was_sent or self._recorded_state[1] is not None
-        if self._was_sent and isinstance(error, A2AError) and error.executed is False:
-            error.executed = None if self.record.state is None else True
+        if self._was_sent and isinstance(error, A2AError):
+            if executed_of(self.record) and not isinstance(error, OutcomeUnknownError):
+                error.executed = True
+                note_task(error, None, self.record.task_id)
+            elif error.executed is False:
+                error.executed = None
         if self._was_sent and isinstance(error, TaskNotFoundError):
             explain_missing_task(error, self.record, self._leases.agent)
         outcome = outcome_of(error, was_sent=was_sent)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.types import Message
 
 __all__ = [
+    "executed_of",
     "explain_missing_task",
     "label_of",
     "missing_replicas",
@@ -36,6 +37,16 @@ def run_and_key(label: str) -> tuple[str, str]:
     """Return the name of the run and the key of the message from a label."""
     name, _, key = label.partition(":")
     return name.replace("%3A", ":").replace("%25", "%"), key
+
+
+def executed_of(record: CallRecord) -> bool | None:
+    """Return whether the agent executed the message of a call; None if that is unknown.
+
+    If the record has a state, the agent has reported the task, whatever the outcome of the call.
+    """
+    if record.state is not None or record.outcome in {"answered", "duplicated"}:
+        return True
+    return False if record.outcome == "not_sent" else None
 
 
 def owner_of(record: CallRecord, message: Message | None = None) -> TaskOwner:

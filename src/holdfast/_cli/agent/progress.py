@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.observations import Observation
     from holdfast.types import AgentCard, Task
 
-__all__ = ["ProgressReporter"]
+__all__ = ["ProgressReporter", "WaitReport"]
 
 _SILENT_S = 3.0
 """Seconds before a wait is first reported."""
@@ -81,7 +81,7 @@ class ProgressReporter:
         self._output = output
         self._max_attempts = max_attempts
         self._reports_replies = reports_replies
-        self._waiting = _Waiting(output)
+        self._waiting = WaitReport(output)
         self._failures = 0  # consecutive failures of subscriptions
         self._last_cut: A2AError | None = None  # the last reported one
 
@@ -177,11 +177,18 @@ class ProgressReporter:
         return is_new or task is None or not task.state.is_interrupted
 
 
-class _Waiting:
-    """Reports the wait of a command."""
+class WaitReport:
+    """Reports the wait of a command on standard error, after some seconds and then now and then.
 
-    def __init__(self, output: Output) -> None:
+    Args:
+        output: Where the wait is reported.
+        shows_elapsed: Whether a report says how long nothing has arrived.
+    """
+
+    def __init__(self, output: Output, *, shows_elapsed: bool = False) -> None:
         self._subject: str | None = None
+        self._shows_elapsed = shows_elapsed
+        self._began = -math.inf
         self._output = output
         self._reported = -math.inf
         self._timer: asyncio.TimerHandle | None = None
@@ -191,6 +198,7 @@ class _Waiting:
         self.end()
         self._subject = subject
         loop = asyncio.get_running_loop()
+        self._began = loop.time()
         report_at = max(loop.time() + _SILENT_S, self._reported + _REPEATED_S)
         self._timer = loop.call_at(report_at, self._report)
 
@@ -204,8 +212,12 @@ class _Waiting:
         loop = asyncio.get_running_loop()
         self._reported = loop.time()
         self._timer = loop.call_later(_REPEATED_S, self._report)
+        text = f"waiting for {self._subject}"
+        if self._shows_elapsed:
+            elapsed = shown_duration(round(self._reported - self._began))
+            text = f"{text}; none has arrived for {elapsed}"
         with contextlib.suppress(OSError):  # the next write reports it
-            self._output.emit(Notice("Progress", f"waiting for {self._subject}"))
+            self._output.emit(Notice("Progress", text))
 
 
 def _cut_by(observation: Observation) -> A2AError | None:

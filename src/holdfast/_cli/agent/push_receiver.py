@@ -18,6 +18,7 @@ from aiohttp import web
 
 from holdfast._aio.accepting import settle_accepted
 from holdfast._cli.agent.outcomes import report_outcome
+from holdfast._cli.agent.progress import WaitReport
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output.base import Notice, Result, StreamEnded, StreamEvent, TaskBegan
 from holdfast._model.hosts import is_loopback
@@ -130,7 +131,8 @@ async def _receive(
                     poll_interval=_POLL_AFTER_S,
                 )
             )
-            task = await _show(session, output, deliveries, waiting)
+            subject = f"valid push notifications of task {task_id}; listening at {served.url}"
+            task = await _show(session, output, deliveries, waiting, subject)
         finally:
             with contextlib.suppress(A2AError):  # it is useless by now
                 await session.client.delete_task_push_notification_config(
@@ -146,9 +148,15 @@ async def _receive(
 
 
 async def _show(
-    session: Session, output: Output, deliveries: _Deliveries, waiting: asyncio.Future[Task]
+    session: Session,
+    output: Output,
+    deliveries: _Deliveries,
+    waiting: asyncio.Future[Task],
+    subject: str,
 ) -> Task:
-    """Show deliveries until the wait is over."""
+    """Show deliveries until the wait is over, and report while no delivery arrives."""
+    report = WaitReport(output, shows_elapsed=True)
+    report.begin(subject)
     try:
         while not waiting.done() or not deliveries.events.empty():
             coming = asyncio.ensure_future(deliveries.events.get())
@@ -158,6 +166,7 @@ async def _show(
                 if not coming.done():
                     break
                 event, session.task = coming.result()
+                report.begin(subject)
                 deliveries.note(event)
                 if session.settings.stream:
                     output.emit(StreamEvent(event, session.task))
@@ -165,6 +174,7 @@ async def _show(
                 coming.cancel()
         return await waiting
     finally:
+        report.end()
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError, A2AError):
             await waiting

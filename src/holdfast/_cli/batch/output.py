@@ -131,6 +131,7 @@ class Results:
     def __init__(self, path: Path | None, *, without_errors: bool) -> None:
         self.known: dict[str, Known] = {}
         self._without_errors = without_errors
+        self._executed = set[tuple[str, str]]()
         self._rows = 0
         self._removed: set[int] = set()
         self._file: BinaryIO | None = None
@@ -154,6 +155,10 @@ class Results:
             return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
         except FileNotFoundError:
             return True
+
+    def was_executed(self, line: Line) -> bool:
+        """Return whether a removed error said that the agent executed the message of a line."""
+        return (line.key, line.digest) in self._executed
 
     def write(self, line: Line, members: Mapping[str, Any]) -> None:
         """Write the result of a line.
@@ -224,6 +229,8 @@ class Results:
                 self._rows = number
                 if result.is_error if self._without_errors else result.was_not_sent:
                     self._removed.add(number)
+                    if result.executed:
+                        self._executed.add((result.key, result.digest))
                 else:
                     self._add(result)
         return end

@@ -1,6 +1,6 @@
 """The options of ``holdfast run``, its files, and the check for other runs with its lines.
 
-Rule: a line that is in flight in a run of another name is not sent once more, unless this run is
+Rule: a line that is pending in a run of another name is not sent once more, unless this run is
 given a name: only the caller knows whether it is the same line, or one with the same content.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast._cli.batch.input import Line, Lines
 from holdfast._cli.batch.output import Results
 from holdfast._cli.batch.session import unusable_journal
-from holdfast._cli.errors import CommandError, Failure, unusable
+from holdfast._cli.errors import CommandError, Failure, unusable, usage
 from holdfast._journal.agent_name import agent_name, is_same_agent
 from holdfast._journal.records import run_and_key
 from holdfast.errors import JournalError
@@ -136,16 +136,22 @@ def open_input(source: str, run_id: str | None) -> Lines:
         CommandError: The input cannot be read, or the run has no name.
     """
     path = _file(source)
-    name = path or Path("standard input")
     try:
         lines = Lines(path)
     except OSError as error:
-        raise unusable(name, f"cannot be read: {error.strerror or error}") from None
+        raise _unusable_input(path, f"cannot be read: {error.strerror or error}") from None
     if run_id is None and not lines.is_file:
         lines.close()
         hint = "name the run with --run-id, so that a later run can resume it"
-        raise unusable(name, "is not a regular file, whose path could name the run", hint)
+        problem = "is not a regular file, whose path could name the run"
+        raise _unusable_input(path, problem, hint)
     return lines
+
+
+def _unusable_input(path: Path | None, problem: str, hint: str | None = None) -> CommandError:
+    """Return the usage error of an input that cannot be used; a path of None is standard input."""
+    failure = usage(f"--input {path or 'standard input'} {problem}", "holdfast run")
+    return CommandError(failure if hint is None else failure._replace(hint=hint))
 
 
 def _file(name: str) -> Path | None:
@@ -159,7 +165,7 @@ def _path(name: str) -> Path:
 async def check_not_already_running(
     plan: Plan, session: JournaledSession, lines: Lines, results: Results
 ) -> None:
-    """Check, for a run without a given name, that none of its lines is in flight in another run.
+    """Check, for a run without a given name, that none of its lines is pending in another run.
 
     Args:
         plan: The options of the run.
@@ -168,11 +174,11 @@ async def check_not_already_running(
         results: The existing results.
 
     Raises:
-        CommandError: A line is in flight, or the journal or the input cannot be read.
+        CommandError: A line is pending, or the journal or the input cannot be read.
     """
     if plan.run_id is not None:
         return
-    names = await _in_flight_elsewhere(plan, session)
+    names = await _pending_elsewhere(plan, session)
     if not names:
         return
     try:
@@ -180,15 +186,15 @@ async def check_not_already_running(
             if isinstance(line, Line) and line.key not in results.known:
                 name = names.get((line.key, line.digest))
                 if name is not None:
-                    raise CommandError(_in_flight(line, name, plan, session))
+                    raise CommandError(_pending_line(line, name, plan, session))
     except OSError as error:
         raise unusable(plan.input, f"cannot be read: {error.strerror or error}") from None
 
 
-async def _in_flight_elsewhere(
+async def _pending_elsewhere(
     plan: Plan, session: JournaledSession
 ) -> dict[tuple[str, str | None], str]:
-    """Return the names of other runs, by the keys and digests of their lines in flight."""
+    """Return the names of other runs, by the keys and digests of their pending lines."""
     try:
         records = await session.journal.unfinished()
     except JournalError as error:
@@ -202,11 +208,11 @@ async def _in_flight_elsewhere(
     return names
 
 
-def _in_flight(line: Line, name: str, plan: Plan, session: JournaledSession) -> Failure:
+def _pending_line(line: Line, name: str, plan: Plan, session: JournaledSession) -> Failure:
     resuming = session.command(*plan.words(run_id=name))
     return Failure(
         code="HOLDFAST_ERR_INPUT",
-        message=f"line {line.number} of {plan.input} is in flight in the run {name}, according "
+        message=f"line {line.number} of {plan.input} is pending in the run {name}, according "
         f"to {plan.journal}; nothing was sent",
         hint=f"if that run had this input before it was moved, resume it: {resuming}; otherwise "
         "give this run a name of its own with --run-id",

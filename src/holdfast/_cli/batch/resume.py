@@ -1,4 +1,4 @@
-"""``holdfast resume``: resumes the calls of a journal that have no known outcome.
+"""``holdfast resume``: resumes the pending calls of a journal.
 
 Rules: nothing is sent again; a call of another running program is left to that program; each
 call is reported as soon as it has an outcome, and none delays another.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.errors import JournalFailure
     from holdfast.types import Message, Task
 
-__all__ = ["dismiss", "dismiss_damaged", "list_calls", "resume", "shown_agent", "unfinished"]
+__all__ = ["dismiss", "dismiss_damaged", "find_pending", "list_calls", "resume", "shown_agent"]
 
 _MAX_CONCURRENCY = 32
 """Maximum number of calls resumed at the same time."""
@@ -57,8 +57,8 @@ _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
 document, and in a line."""
 
 
-class Unfinished(NamedTuple):
-    """The calls of a journal without an outcome.
+class PendingCalls(NamedTuple):
+    """The pending calls of a journal.
 
     Attributes:
         calls: The requested ones, by agent, oldest first.
@@ -71,8 +71,8 @@ class Unfinished(NamedTuple):
     others: dict[str, list[CallRecord]]
 
 
-async def unfinished(name: str, agent: str | None, message_id: str | None) -> Unfinished:
-    """Return the calls without an outcome.
+async def find_pending(name: str, agent: str | None, message_id: str | None) -> PendingCalls:
+    """Return the pending calls.
 
     Args:
         name: The file of the journal.
@@ -92,7 +92,7 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
-    pending = Unfinished({}, agent, {})
+    pending = PendingCalls({}, agent, {})
     for record in records:
         is_requested = agent is None or is_same_agent(agent, record.agent)
         by_agent = pending.calls if is_requested else pending.others
@@ -107,7 +107,7 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
     return pending
 
 
-def list_calls(pending: Unfinished, output: Output) -> None:
+def list_calls(pending: PendingCalls, output: Output) -> None:
     """Show calls, and change nothing.
 
     Args:
@@ -126,7 +126,7 @@ def list_calls(pending: Unfinished, output: Output) -> None:
         output.emit(Notice("Calls", f"no call{to} is pending{others}"))
 
 
-def _limits(pending: Unfinished) -> tuple[str, str]:
+def _limits(pending: PendingCalls) -> tuple[str, str]:
     """Return the agent that a search was limited to, and the other agents' calls, in words.
 
     Both are empty if all calls are included.

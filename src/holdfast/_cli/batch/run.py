@@ -3,7 +3,8 @@
 Rules: a line with a result is done, unless the result says that it was certainly not executed; a
 line without a result that the journal knows is resumed, and so is a line whose result is an open
 question; the rest is sent. So the same command
-continues wherever the one before ended. A line that is not a message, an agent that refuses
+continues wherever the one before ended. A line whose result says that it was executed keeps that
+fact, whatever a later attempt finds out. A line that is not a message, an agent that refuses
 access, and a journal or results that cannot be written stop the sending; the messages in flight
 end first, and their results are written as far as that is possible. If the agent is unreachable
 for long, the run ends without waiting for them.
@@ -323,6 +324,8 @@ class Run:
             self._stop_if_unsendable(outcome)
 
     def _write(self, line: Line, outcome: Answer | Exception, results: Results) -> None:
+        if isinstance(outcome, A2AError) and results.was_executed(line):
+            outcome.executed = True  # whatever another attempt could find out
         members = members_of(outcome, self._session, self._output)
         if "error" in members:
             executed = False if was_not_sent(outcome) else getattr(outcome, "executed", None)

@@ -17,7 +17,7 @@ from holdfast._cli.errors import CommandError, Failure, unusable
 from holdfast._cli.output.base import Notice
 from holdfast._cli.output.json_output import document
 from holdfast._journal.protocol import stored
-from holdfast._journal.records import label_of
+from holdfast._journal.records import executed_of, label_of
 from holdfast.errors import JournalError
 from holdfast.types import Message, Task
 
@@ -34,6 +34,7 @@ __all__ = ["print_results"]
 _BATCH_LINES = 200
 """Number of lines whose calls are read from the journal together."""
 
+_PENDING = "HOLDFAST_ERR_PENDING"
 _UNKNOWN = "HOLDFAST_ERR_OUTCOME_UNKNOWN"
 _ENDED = "HOLDFAST_ERR_CALL_ENDED"
 
@@ -172,15 +173,19 @@ def _failure(line: Line, record: CallRecord | None) -> tuple[Failure, bool | Non
         message = f"the id {line.id!r} belongs to another message in the journal"
         return Failure(code="HOLDFAST_ERR_INPUT", message=message), False
     detail = f": {record.detail}" if record.detail else ""
+    executed = executed_of(record)
     if record.outcome is None:
         if record.lease_left > 0:
-            hint = "run the command again when the run has ended"
-            return Failure(code=_UNKNOWN, message=f"{call} is in flight", hint=hint), None
-        hint = "start holdfast run again, or holdfast resume, which finish the calls of a crash"
-        return Failure(code=_UNKNOWN, message=f"{call} is pending", hint=hint), None
+            message = f"{call} is pending: another process works on it, or crashed just now"
+            hint = "run the command again when that process has ended"
+        else:
+            message = f"{call} is pending, and no process works on it"
+            hint = "start holdfast run again, or holdfast resume, which resume pending calls"
+        return Failure(code=_PENDING, message=message, hint=hint), executed
     if record.outcome == "unknown":
-        return Failure(code=_UNKNOWN, message=f"the outcome of {call} is unknown{detail}"), None
+        message = f"the outcome of {call} is unknown{detail}"
+        return Failure(code=_UNKNOWN, message=message), executed
     if record.outcome == "answered":
         message = f"{call} was answered, but its answer is not stored in the journal"
-        return Failure(code=_ENDED, message=message), True
-    return Failure(code=_ENDED, message=f"{call} has ended: {record.outcome}{detail}"), None
+        return Failure(code=_ENDED, message=message), executed
+    return Failure(code=_ENDED, message=f"{call} has ended: {record.outcome}{detail}"), executed

@@ -237,7 +237,13 @@ _TERMS = [
 _EXIT_CODES = [
     ("0", "success"),
     ("1", "the command failed for a reason that has no exit code of its own"),
-    ("2", "wrong usage, or a file for a part that cannot be read; nothing was sent"),
+    (
+        "2",
+        (
+            "wrong usage, or an input file (--file, --data, run --input) that cannot be read; "
+            "nothing was sent"
+        ),
+    ),
     (
         "3",
         (

@@ -30,7 +30,7 @@ from holdfast._cli.options.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast._cli.agent.session import Session
     from holdfast._cli.environment import CliEnvironment
@@ -58,16 +58,45 @@ _NO_QUERY = "the journal does not store the query of an address; name the agent 
 
 _DEFAULT_CONCURRENCY = 32
 
-_RUNNING = (
-    click.option(
+
+def _input_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the input of a run."""
+    return click.option(
         "--input",
         "source",
         metavar="FILE",
         required=True,
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
-        help="Messages, one on each line; - for standard input, with --run-id.",
-    ),
+        help=help_text,
+    )
+
+
+def _journal_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the journal."""
+    return click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help=help_text,
+    )
+
+
+def _run_id_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the name of a run."""
+    return click.option(
+        "--run-id",
+        metavar="NAME",
+        type=ParsedParam("name", read_run_id),
+        show_default="made from the path of the input",
+        help=help_text,
+    )
+
+
+_RUNNING = (
+    _input_option("Messages, one on each line; - for standard input, with --run-id."),
     click.option(
         "--results",
         "results",
@@ -77,24 +106,15 @@ _RUNNING = (
         shell_complete=complete_path,
         help="File of results, one on each line; new results are appended. - for standard output.",
     ),
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The journal, an SQLite file or a postgresql:// address, which machines can share: "
+    _journal_option(
+        "The journal, an SQLite file or a postgresql:// address, which machines can share: "
         "it records each message before it is sent, and its outcome. A file is created if it does "
         "not exist, readable only by you; it grows until you remove it.",
     ),
-    click.option(
-        "--run-id",
-        metavar="NAME",
-        type=ParsedParam("name", read_run_id),
-        show_default="made from the path of the input",
-        help="Name of the run in the journal: the same name resumes it. Runs of other "
-        "names do not see the calls that this one has in flight. Without a name, a line that "
-        "another run has in flight is an error before anything is sent: the input may have moved.",
+    _run_id_option(
+        "Name of the run in the journal: the same name resumes it. Runs of other "
+        "names do not see the pending calls of this one. Without a name, a line that is pending "
+        "in another run is an error before anything is sent: the input may have moved.",
     ),
     click.option(
         "--concurrency",
@@ -146,13 +166,8 @@ _RUNNING = (
 )
 
 _RESUMING = (
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The journal: the SQLite file or the postgresql:// address with which holdfast run, "
+    _journal_option(
+        "The journal: the SQLite file or the postgresql:// address with which holdfast run, "
         "holdfast send or a program that calls connect(…, journal=FILE) recorded its calls.",
     ),
     click.option(
@@ -206,8 +221,9 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     not exist, a missing card and credentials that the agent refuses end the run at once.
 
     Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if a line
-    has an error instead, or is not a message, or if the input, the results or the journal cannot
-    be used; 3 or 4 if the agent cannot be reached or refuses the credentials.
+    has an error instead, or is not a message, or if the results or the journal cannot be used;
+    2 if the input cannot be read; 3 or 4 if the agent cannot be reached or refuses the
+    credentials.
     """
     from holdfast._cli.agent.credentials import bind
     from holdfast._cli.batch.availability import WatchedSession
@@ -265,30 +281,9 @@ def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
 
 
 _OF_RUN = (
-    click.option(
-        "--input",
-        "source",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The input of the run; - for standard input, with --run-id.",
-    ),
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="The journal of the run: its file, or its postgresql:// address.",
-    ),
-    click.option(
-        "--run-id",
-        metavar="NAME",
-        type=ParsedParam("name", read_run_id),
-        show_default="made from the path of the input",
-        help="Name of the run in the journal.",
-    ),
+    _input_option("The input of the run; - for standard input, with --run-id."),
+    _journal_option("The journal of the run: its file, or its postgresql:// address."),
+    _run_id_option("Name of the run in the journal."),
 )
 
 
@@ -309,10 +304,11 @@ def run_results(ctx: click.Context, /, **options: Any) -> int:
 
     Nothing is sent. Each printed line is the result of one line of --input, in the form in which
     holdfast run writes it, whichever process of the run sent that line. A line that was not sent,
-    whose call is in flight, or whose outcome is unknown has an error. A line that is not a message
+    whose call is pending, or whose outcome is unknown has an error. A line that is not a message
     is reported on stderr, and has no result.
 
-    Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error.
+    Exit codes: 0 if each message has an answer, however its task ended; 1 if one has an error, or
+    if the journal cannot be used; 2 if the input cannot be read.
     """
     from holdfast._cli.batch.plan import STANDARD
     from holdfast._cli.batch.run_results import print_results
@@ -380,7 +376,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
 
     async def load() -> None:
         only_agent = agent if settings.agent_source is FLAG else None
-        pending = await resuming.unfinished(options["journal"], only_agent, options["dismiss"])
+        pending = await resuming.find_pending(options["journal"], only_agent, options["dismiss"])
         calls.update(pending.calls)
         if options["lists"] or not calls:
             resuming.list_calls(pending, output)
