@@ -137,6 +137,7 @@ class KeyedCall:
         self.earlier: EarlierCall | None = None
         self._keys = keys
         self._key = key
+        self._message_id: str | None = None  # of the call that this one sends or waits for
         self._prefetched: list[CallRecord | None] = []  # at most one, for the next `once`
 
     async def was_sent(self) -> bool:
@@ -196,6 +197,8 @@ class KeyedCall:
         """
         while True:
             self.earlier = await self._find(message, deadline)
+            call = message if self.earlier is None else self.earlier
+            self._message_id = call.message_id
             try:
                 if self.earlier is None:
                     return await send()
@@ -209,6 +212,13 @@ class KeyedCall:
             else:
                 if result is not None:
                     return result
+
+    def is_taken_over(self, error: JournalError) -> bool:
+        """Return whether an error says that another client has taken the call over.
+
+        The messages that reply to an interruption of its task have calls of their own.
+        """
+        return error.reason == "taken_over" and error.message_id == self._message_id
 
     async def _is_of_another(self, refusal: JournalError, deadline: Deadline) -> bool:
         """Return whether the message that was refused is recorded without the key."""
@@ -258,6 +268,11 @@ class EarlierCall:
         self._journaling = keys.journaling
         self._record = record
         self._message = message
+
+    @property
+    def message_id(self) -> str:
+        """The id of its message."""
+        return self._record.message_id
 
     @property
     def agent(self) -> str:
