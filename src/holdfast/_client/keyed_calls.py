@@ -33,10 +33,10 @@ from holdfast._journal.protocol import stored
 from holdfast._journal.records import explain_missing_task, label_of, owner_of
 from holdfast._journal.writer import is_held
 from holdfast._model.digest import message_digest
+from holdfast._policy.deadline import deadline_error
 from holdfast.errors import (
     A2AError,
     CallEndedError,
-    DeadlineExceededError,
     JournalError,
     KeyConflictError,
     OutcomeUnknownError,
@@ -231,16 +231,8 @@ class KeyedCall:
 
     async def _within(self, deadline: Deadline, reading: Awaitable[T]) -> T:
         """Return what the journal has, within the deadline of the call."""
-
-        def too_late() -> DeadlineExceededError:
-            return DeadlineExceededError(
-                f"the journal did not return the key {self._key!r} within the {deadline.name} "
-                f"timeout of {deadline.shown}",
-                deadline=deadline.name,
-                timeout=deadline.timeout,
-            )
-
-        return await wait_until(deadline.at, reading, too_late)
+        failure = f"the journal did not return the key {self._key!r}"
+        return await wait_until(deadline.at, reading, lambda: deadline_error(failure, deadline))
 
     async def _find(self, message: Message, deadline: Deadline) -> EarlierCall | None:
         keys, key = self._keys, self._key
