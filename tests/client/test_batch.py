@@ -1328,6 +1328,20 @@ async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_not_o
     assert seen == []
 
 
+async def test_a_call_that_another_process_of_a_shared_run_has_is_not_observed(tmp_path):
+    agent, journal, seen = doubles(after=5), tmp_path / "calls.db", []
+    async with connected(agent, journal=journal) as client:
+        other = asyncio.create_task(collected(client.run(["a"], run_id="night", shared=True)))
+        await asyncio.sleep(1)
+        async with connected(agent, journal=journal, observers=[seen.append]) as observed:
+            run = observed.run(["a"], run_id="night", shared=True)
+            assert await collected(run) == {}
+        await other
+
+    assert run.finished_elsewhere == 1
+    assert seen == []
+
+
 async def test_a_shared_run_does_not_send_a_message_of_unknown_outcome_again(
     tmp_path,
 ):

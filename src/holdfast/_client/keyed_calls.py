@@ -20,7 +20,6 @@ docs/pictures/key_states.py draws this table.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast._aio.cancel_scope import wait_until
@@ -130,15 +129,17 @@ class KeyedCall:
     Attributes:
         label: The label of the call in the journal.
         earlier: The call that the journal had for the key already; None if there was none.
+        left_as: In a shared run, the state of the call if another client has it: then `once` has
+            left it to that client, with a `JournalError`. None if it is this client's.
     """
 
     def __init__(self, keys: KeySpace, key: str, label: str) -> None:
         self.label = label
         self.earlier: EarlierCall | None = None
+        self.left_as: Literal["held", "finished"] | None = None
         self._keys = keys
         self._key = key
         self._message_id: str | None = None  # of the call that this one sends or waits for
-        self._prefetched: list[CallRecord | None] = []  # at most one, for the next `once`
 
     async def was_sent(self) -> bool:
         """Return whether the message was sent before, or may have been; False if unknown."""
@@ -147,30 +148,6 @@ class KeyedCall:
         except JournalError:
             return False
         return record is not None and record.outcome != "not_sent"
-
-    async def why_taken(self, message: Message) -> Literal["held", "finished"] | None:
-        """Return why the call of a shared run is another client's; None if it is this client's.
-
-        The record is read once for this and the following `once`.
-        """
-        if not self._keys.is_shared:
-            return None
-        with contextlib.suppress(JournalError):  # which `once` raises
-            record = await self._keys.journaling.find_label(self.label)
-            self._prefetched = [record]
-            return self._why_taken(record, message)
-        return None
-
-    def _why_taken(
-        self, record: CallRecord | None, message: Message
-    ) -> Literal["held", "finished"] | None:
-        if record is None or record.outcome == "not_sent":
-            return None
-        if self._keys.conflict(self._key, record, message) is not None:
-            return None
-        if record.outcome is not None:
-            return "finished"
-        return "held" if is_held(record) else None
 
     async def once(
         self,
@@ -191,7 +168,7 @@ class KeyedCall:
         Raises:
             KeyConflictError: The key was used for another call, which may have been sent.
             JournalError: The journal cannot be used, or the call of a shared run is another
-                client's (``"held"``, ``"finished"``).
+                client's: see `left_as`.
             DeadlineExceededError: The journal was not read in time, or the earlier call has not
                 ended in time.
         """
@@ -236,18 +213,16 @@ class KeyedCall:
 
     async def _find(self, message: Message, deadline: Deadline) -> EarlierCall | None:
         keys, key = self._keys, self._key
-        if self._prefetched:
-            record = self._prefetched.pop()
-        else:
-            record = await self._within(deadline, keys.journaling.find_label(self.label))
+        record = await self._within(deadline, keys.journaling.find_label(self.label))
         if record is None or record.outcome == "not_sent":
             return None
-        if keys.is_shared and (reason := self._why_taken(record, message)):
-            text = f"the call of the key {key!r} is {reason}, by another client of the run"
-            raise JournalError(text, reason=reason, message_id=record.message_id, executed=False)
         conflict = keys.conflict(key, record, message)
         if conflict is not None:
             raise conflict
+        if keys.is_shared and (record.outcome is not None or is_held(record)):
+            reason = self.left_as = "held" if record.outcome is None else "finished"
+            text = f"the call of the key {key!r} is {reason}, by another client of the run"
+            raise JournalError(text, reason=reason, message_id=record.message_id, executed=False)
         return EarlierCall(keys, record, message)
 
 
