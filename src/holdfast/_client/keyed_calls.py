@@ -259,19 +259,10 @@ class EarlierCall:
             A2AError: Another reason for no answer.
         """
         record = self._record
-        if record.outcome is None and self._keys.is_shared:
-            record = await self._journaling.find_free(record.message_id, streams.deadline)
-            if record.outcome is not None:
+        if record.outcome is None:
+            record = await self._free_record(streams.deadline)
+            if record.outcome is not None and self._keys.is_shared:
                 return None  # `KeyedCall.once` looks it up again, and leaves it to its client
-            may_resume = True
-        elif record.outcome is None:
-            self._keys.held += 1
-            try:
-                record = await self._journaling.wait_until_free(
-                    record.message_id, streams.deadline, waits_for_holder=True
-                )
-            finally:
-                self._keys.held -= 1
             may_resume = record.outcome is None
         else:  # the caller decides what to do about an unknown outcome
             may_resume = record.outcome == "unknown" and may_resend(streams.scope.on_unknown)
@@ -281,12 +272,28 @@ class EarlierCall:
             )
         if record.outcome is None or record.outcome == "not_sent":
             return None
-        result = await self._result(record, record.outcome, streams.scope)
+        result = await self._final_result(record, record.outcome, streams.scope)
         if isinstance(result, Message) or result.state.is_settled:
             return streams.answered(result)
         # The task works again, because its question was answered.
         owner = owner_of(record, self._message)
         return await streams.subscribe_to(result.id, owner=owner)()
+
+    async def _free_record(self, deadline: Deadline) -> CallRecord:
+        """Return the record of an open call once no client holds it.
+
+        The client waits for a live holder, unless other clients of the run do so.
+        """
+        message_id = self._record.message_id
+        if self._keys.is_shared:
+            return await self._journaling.find_free(message_id, deadline)
+        self._keys.held += 1
+        try:
+            return await self._journaling.wait_until_free(
+                message_id, deadline, waits_for_holder=True
+            )
+        finally:
+            self._keys.held -= 1
 
     async def result(self, request: SendMessageRequest, scope: CallScope) -> Task | Message | None:
         """Return the result of the call as SendMessage does; None if it was not sent.
@@ -296,9 +303,8 @@ class EarlierCall:
             scope: The deadline, and what each request carries.
         """
         at_once = returns_immediately(request)
-        record = self._record
-        if at_once and record.outcome is None and record.state and record.task_id is not None:
-            task = await self._task(record, record.task_id, scope)
+        if at_once and self._record.outcome is None:
+            task = await self._task(self._record, scope)
             if task is not None:
                 return task
         streams = StreamCalls(self._core, scope, poll_interval=_POLL_INTERVAL_S)
@@ -317,7 +323,7 @@ class EarlierCall:
                     break
             return source.outbox.task or source.outbox.message
 
-    async def _result(
+    async def _final_result(
         self, record: CallRecord, outcome: CallOutcome, scope: CallScope
     ) -> Task | Message:
         """Return the answer of a finished call; a question may have been answered since."""
@@ -328,29 +334,35 @@ class EarlierCall:
                 message_id=record.message_id,
                 context_id=record.context_id,
             )
-        was_answered = outcome == "answered"
+        if outcome == "answered":
+            answer = await self._answer(record, scope)
+            if answer is not None:
+                return answer
+        raise self._ended_error(record, outcome)
+
+    async def _answer(self, record: CallRecord, scope: CallScope) -> Task | Message | None:
+        """Return the answer of an answered call, stored or as it is now; None if there is none."""
         recorded: Task | None = None
-        if was_answered and record.result is not None:
+        if record.result is not None:
             if record.state is None:
                 return stored(record.result, Message, record.message_id)
             recorded = stored(record.result, Task, record.message_id)
             if recorded.state.is_terminal:
                 return recorded
-        if was_answered and record.state is not None and record.task_id is not None:
-            try:
-                task = await self._task(record, record.task_id, scope)
-            except TaskNotFoundError:
-                if recorded is None or not recorded.state.is_interrupted:
-                    raise
-                return recorded
-            if task is not None:
-                return task
-        if recorded is not None:
-            return recorded
+        try:
+            task = await self._task(record, scope)
+        except TaskNotFoundError:
+            if recorded is None or not recorded.state.is_interrupted:
+                raise
+            task = None
+        return task or recorded
+
+    def _ended_error(self, record: CallRecord, outcome: CallOutcome) -> CallEndedError:
+        was_answered = outcome == "answered"
         detail = "" if record.detail is None else f" ({record.detail})"
         target = "" if self._journaling.is_own(record) else f" to {record.agent}"
         lack = "but its answer is not stored" if was_answered else "so it has no answer"
-        raise CallEndedError(
+        return CallEndedError(
             f"the call of message {record.message_id}{target} has already ended: "
             f"{outcome}{detail}, {lack}; it was not sent again",
             message_id=record.message_id,
@@ -359,8 +371,11 @@ class EarlierCall:
             executed=True if outcome in {"answered", "duplicated"} else None,
         )
 
-    async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:
-        """Return the task that answered a call; None if the call went to another agent."""
+    async def _task(self, record: CallRecord, scope: CallScope) -> Task | None:
+        """Return the task of a call; None if it has none, or the call went to another agent."""
+        task_id = record.task_id
+        if record.state is None or task_id is None:
+            return None
         is_here = self._journaling.is_own(record)
         try:
             task = await self._core.get_task(task_id, scope)
