@@ -352,7 +352,7 @@ async def _abandon_all(
         task.cancel()
     await asyncio.gather(*running, *recording, return_exceptions=True)
     calls = [resumption.call for resumption in running.values() if resumption.call is not None]
-    await asyncio.gather(*(call.abandon() for call in calls))
+    await asyncio.gather(*(call.release(drops_outcome=True) for call in calls))
 
 
 def resumed_stream(
