@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast.errors import CallEndedError, KeyConflictError, TaskInputRequiredError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
-from holdfast.observe import OperationFinished, OperationStarted
+from holdfast.observe import OperationFinished
 from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     FakeAgent,
@@ -1318,7 +1318,7 @@ async def test_the_rate_applies_to_calls_that_another_process_of_a_run_did_not_s
     assert min(later - at for at, later in itertools.pairwise(times[1:])) == pytest.approx(10)
 
 
-async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_left_to_it(tmp_path):
+async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_not_observed(tmp_path):
     """The other process begins the call after this one has found no record of it."""
     agent, seen = doubles(after=5), []
     is_late, is_begun = asyncio.Event(), asyncio.Event()
@@ -1348,8 +1348,21 @@ async def test_a_call_that_another_process_of_a_shared_run_begins_first_is_left_
 
     assert await process(First) == (1, 0)
     assert await late == (0, 1)
-    assert [type(each) for each in seen] == [OperationStarted, OperationFinished]
-    assert (seen[1].outcome, seen[1].error, seen[1].attempts) == ("left", None, 0)
+    assert seen == []
+
+
+async def test_a_call_that_another_process_of_a_shared_run_has_is_not_observed(tmp_path):
+    agent, journal, seen = doubles(after=5), tmp_path / "calls.db", []
+    async with connected(agent, journal=journal) as client:
+        other = asyncio.create_task(collected(client.run(["a"], run_id="night", shared=True)))
+        await asyncio.sleep(1)
+        async with connected(agent, journal=journal, observers=[seen.append]) as observed:
+            run = observed.run(["a"], run_id="night", shared=True)
+            assert await collected(run) == {}
+        await other
+
+    assert run.finished_elsewhere == 1
+    assert seen == []
 
 
 async def test_a_shared_run_does_not_send_a_message_of_unknown_outcome_again(

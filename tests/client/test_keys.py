@@ -412,13 +412,15 @@ async def test_a_suspension_of_the_machine_renews_the_leases_of_all_calls_once(p
     await journal.close()
 
 
-@pytest.mark.parametrize("way", ["ask", "delegate", "fan_out"])
+@pytest.mark.parametrize("way", ["ask", "conversation", "delegate", "fan_out"])
 async def test_a_caller_whose_call_is_taken_over_gets_the_result_of_the_new_holder(path, way):
     agent, other = FakeAgent(completes("42", after=60)), SqliteJournal(path)
     options = {"journal": path, "engine": FakeNetwork(agent)}
     async with Coordinator({"moon": agent.url}, **options) as coordinator:
         if way == "ask":
             asking = coordinator.client("moon").ask("How far?", key="moon")
+        elif way == "conversation":
+            asking = coordinator.client("moon").conversation().ask("How far?", key="moon")
         elif way == "delegate":
             asking = coordinator.delegate("moon", "How far?", key="moon")
         else:
@@ -435,8 +437,89 @@ async def test_a_caller_whose_call_is_taken_over_gets_the_result_of_the_new_hold
     await other.close()
 
     (result,) = result if way == "fan_out" else (result,)
-    assert (result if way == "ask" else result.unwrap()).text == "42"
+    assert (result if way in {"ask", "conversation"} else result.unwrap()).text == "42"
     assert len(agent.calls(SEND)) == 1
+
+
+class TakenOver:
+    """Another client that takes a call over from its holder, which notices at its next renewal."""
+
+    def __init__(self, path):
+        self._path = path
+
+    async def __aenter__(self):
+        self._journal = SqliteJournal(self._path)
+        await asyncio.sleep(2)
+        (call,) = await self._journal.unfinished()
+        await self._journal.update(call.message_id, 1, RecordUpdate(releases=True))
+        await self._journal.claim(call.message_id)
+        await asyncio.sleep(25)
+        self.message_id = call.message_id
+        return self
+
+    async def __aexit__(self, *error):
+        await self._journal.close()
+
+    async def finish(self, **update):
+        await self._journal.update(self.message_id, 2, RecordUpdate(**update))
+
+
+async def test_a_conversation_continues_the_task_that_another_client_took_over(path, client):
+    def script(turn):
+        is_first = turn.message.text == "How far?"
+        return asks("In miles?", after=60) if is_first else completes("42")
+
+    agent = FakeAgent(script)
+    async with client(agent) as process:
+        conversation = process.conversation(context_id="space")
+        asking = asyncio.create_task(conversation.ask("How far?", key="moon"))
+        async with TakenOver(path) as other:
+            (task,) = agent.tasks.values()
+            state = "TASK_STATE_INPUT_REQUIRED"
+            await other.finish(outcome="answered", task_id=task.id, state=state)
+        question = await asking
+        answer = await conversation.ask("Yes.", key="unit")
+
+    assert (question.question, question.task_id) == ("In miles?", task.id)
+    assert (answer.text, answer.task_id) == ("42", task.id)
+    assert len(agent.calls(SEND)) == 2
+
+
+async def test_a_conversation_keeps_its_deadline_and_task_while_another_client_has_its_call(
+    path, client
+):
+    agent = FakeAgent(lambda turn: works_forever() if turn.task is None else completes("42"))
+    async with client(agent) as process:
+        conversation = process.conversation(timeout=40)
+        asking = asyncio.create_task(conversation.ask("How far?", key="moon"))
+        async with TakenOver(path):
+            with pytest.raises(DeadlineExceededError, match="conversation timeout of 40"):
+                await asking
+        assert asyncio.get_running_loop().time() == pytest.approx(40)
+        assert conversation.is_open
+        assert conversation.task.id in agent.tasks
+
+
+async def test_a_conversation_whose_reply_is_taken_over_asks_its_hook_once(path, client):
+    def script(turn):
+        return asks("In miles?") if turn.message.text == "How far?" else completes("42", after=60)
+
+    agent, replies = FakeAgent(script), []
+
+    def reply(interruption):
+        replies.append(interruption.text)
+        return "Yes."
+
+    async with client(agent) as process:
+        conversation = process.conversation(on_input=reply)
+        asking = asyncio.create_task(conversation.ask("How far?", key="moon"))
+        async with TakenOver(path):
+            with pytest.raises(JournalError) as caught:
+                await asking
+
+    assert caught.value.reason == "taken_over"
+    assert replies == ["In miles?"]
+    assert len(agent.calls(SEND)) == 2
 
 
 async def test_a_message_is_not_sent_after_the_closing_client_has_released_its_call(path, client):

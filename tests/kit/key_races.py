@@ -110,7 +110,7 @@ def late_plans():
         return st.builds(
             Ask,
             key=st.just("a"),
-            way=st.sampled_from(["ask", "send", "stream"]),
+            way=st.sampled_from(["ask", "conversation", "send", "stream"]),
             at=st.just(at),
             on_unknown=st.just("reconcile"),
             cancelled_after=st.none(),
@@ -142,7 +142,7 @@ def plans(on_unknown=("reconcile", "raise")):
     asks = st.builds(
         Ask,
         key=st.sampled_from(KEYS),
-        way=st.sampled_from(["ask", "send", "send at once", "stream"]),
+        way=st.sampled_from(["ask", "conversation", "send", "send at once", "stream"]),
         at=st.sampled_from([0, 0, 0.1, 3, 25, 45]),
         on_unknown=st.sampled_from(on_unknown),
         cancelled_after=st.sampled_from([None] * 5 + [0, 0.05, 4]),
@@ -441,6 +441,8 @@ async def result_of(client, ask):
     try:
         if ask.way == "ask":
             answer = await client.ask(message, **options)
+        elif ask.way == "conversation":
+            answer = await client.conversation().ask(message, **options)
         else:
             async with client.stream_message(message, **options) as events:
                 answer = await events.result()

@@ -27,6 +27,12 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "log"}
 DEPTH = 5
 """Steps from a constructor to the texts that its message is made of."""
 
+DEADLINE_ERRORS = {
+    "deadline_error": ("deadline",),
+    "callback_deadline_error": ("deadline", "executed=True"),
+}
+"""Functions that make an error of what did not happen before a deadline, with its facts."""
+
 FACTS = {*errors.Facts.__annotations__, "deadline", "phase", "failure", "reason"}
 """Keyword arguments of errors that are facts for programs."""
 
@@ -268,6 +274,14 @@ def message_of(call):
     return call.args[0] if call.args else by_name.get("message")
 
 
+def deadline_text(module, what, call):
+    """The text of an error that `deadline_error` makes, about what did not happen."""
+    then = next((each.value for each in call.keywords if each.arg == "then"), None)
+    end = "" if then is None else template(module, then)
+    limit = "the {deadline.name} timeout of {deadline.shown}"
+    return f"{template(module, what)} within {limit}{end}"
+
+
 def facts_of(call):
     """The facts that a constructor is given; constants with their values."""
     for each in call.keywords:
@@ -290,6 +304,11 @@ def found_in(module, kinds):
                 yield f"{LOG} ({shown})", template(module, text), ()
             case ast.Call(func=ast.Attribute(value=ast.Name(id="warnings"), attr="warn")):
                 yield ast.unparse(node.args[1]), template(module, node.args[0]), ()
+            case ast.Call(func=ast.Name(id=name), args=[what, *_]) if (
+                name in DEADLINE_ERRORS and name not in module.functions
+            ):
+                facts = (*DEADLINE_ERRORS[name], *facts_of(node))
+                yield "DeadlineExceededError", deadline_text(module, what, node), facts
             case ast.Call() if called(node) in kinds and (text := message_of(node)) is not None:
                 yield called(node), template(module, text), tuple(facts_of(node))
             case (

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable
-from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
@@ -291,9 +291,6 @@ class BulkRun(ClosingContext, AsyncOnly):
         except (ValueError, TypeError) as invalid:
             return RunResult(key=key, error=invalid, duration=clock() - started_at)
         keyed = None if self._keys is None else self._keys.call(key)
-        if keyed is not None and (reason := await keyed.why_taken(message)) is not None:
-            self._skip(item, reason)
-            return None
         scope = self._begin(keyed)
         answer: Answer | None = None
         error: A2AError | None = None
@@ -301,15 +298,15 @@ class BulkRun(ClosingContext, AsyncOnly):
             with scope.operation as operation:
                 try:
                     answer = await self._ask(message, scope)
-                except JournalError as failure:
-                    if self._is_taken(failure):
+                except JournalError:
+                    if keyed is not None and keyed.left_as is not None:
                         operation.leave()
                     raise
                 if answer.task is not None and answer.needs_input:
                     raise input_required(answer.task, answer.question)
         except A2AError as failure:
-            if self._is_taken(failure):
-                self._skip(item, failure.reason)
+            if keyed is not None and keyed.left_as is not None:
+                self._skip(item, keyed.left_as)
                 return None
             answer, error = None, failure
         earlier = None if keyed is None else keyed.earlier
@@ -322,19 +319,9 @@ class BulkRun(ClosingContext, AsyncOnly):
             agent=None if earlier is None else earlier.agent,
         )
 
-    def _is_taken(self, error: A2AError) -> TypeGuard[JournalError]:
-        """Return whether another process has begun the call meanwhile, in a shared run."""
-        return (
-            self._keys is not None
-            and self._keys.is_shared
-            and isinstance(error, JournalError)
-            and error.executed is False
-            and error.reason in {"held", "finished"}
-        )
-
-    def _skip(self, item: RunItem, reason: str) -> None:
+    def _skip(self, item: RunItem, left_as: Literal["held", "finished"]) -> None:
         """Skip a message that another process has; if it is held, try again after a while."""
-        if reason == "held":
+        if left_as == "held":
             due = asyncio.get_running_loop().time() + _DEFERRAL_S
             self._deferred.append((due, item))
             return

@@ -31,7 +31,7 @@ from holdfast._client.cancel_request import may_have_run_before, request_cancel
 from holdfast._client.circuit import Circuit
 from holdfast._client.content import to_user_message
 from holdfast._client.core import ClientCore, is_terminal
-from holdfast._client.event_stream import EventStream
+from holdfast._client.event_stream import EventStream, answer_of
 from holdfast._client.options import check_call_options
 from holdfast._client.sending import SendOperation
 from holdfast._client.stats import ClientStats, client_stats
@@ -46,7 +46,6 @@ from holdfast.errors import (
     CancelUnconfirmedError,
     DeadlineExceededError,
     InvalidAgentResponseError,
-    JournalError,
     TaskAuthRequiredError,
     TaskNotFoundError,
 )
@@ -472,7 +471,7 @@ class Client(ClosingContext):
             until_deadline=True,
             cancel_on_abandon=cancel_on_abandon,
         )
-        return await _answer(sending, scope)
+        return await answer_of(sending, scope)
 
     async def send_message(
         self,
@@ -671,13 +670,14 @@ class Client(ClosingContext):
 
         def begin(keyed: KeyedCall | None) -> CallScope:
             scope = self._core.begin("call", options, sends=True, method=Client.run)
+            scope.operation.starts_with_request = shared
             return msgspec.structs.replace(scope, keyed=keyed)
 
         async def ask(message: Message, scope: CallScope) -> Answer:
             sending = partial(
                 self._sending, scope, message, poll_interval=poll_interval, until_deadline=True
             )
-            return await _answer(sending, scope)
+            return await answer_of(sending, scope)
 
         from holdfast._client.batch import BulkRun  # most programs send messages one by one
 
@@ -1471,25 +1471,6 @@ class Client(ClosingContext):
             return await self._core.call(operation, params, scope)
 
 
-async def _answer(sending: Callable[[], EventStream], scope: CallScope) -> Answer:
-    """Send a message and return the answer.
-
-    If another client takes the call of a key over, this one waits for that client's answer.
-
-    Args:
-        sending: Returns the stream of the answer, which sends the message when it is entered.
-        scope: The scope of the call.
-    """
-    with scope.operation:
-        while True:
-            try:
-                async with sending() as events:
-                    return await events.result()
-            except JournalError as error:
-                if scope.keyed is None or error.reason != "taken_over":
-                    raise
-
-
 def _offered(
     tools: ClientTools | Iterable[Callable[..., Any]], options: SendOptions
 ) -> ClientTools | None:
@@ -1557,7 +1538,7 @@ def asking(
         cancel_on_abandon=cancel_on_abandon,
     )
     sending()  # invalid arguments raise here
-    return partial(_answer, sending, scope), scope
+    return partial(answer_of, sending, scope), scope
 
 
 async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> AgentInterface:

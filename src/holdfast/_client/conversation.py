@@ -19,7 +19,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Unpack
 
 import msgspec
 
@@ -28,7 +28,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_json_object
 from holdfast._client.client_tools import ToolLoop, ToolTranscript, add_tools_extension
 from holdfast._client.content import Content, to_user_message
-from holdfast._client.event_stream import EventStream
+from holdfast._client.event_stream import EventStream, answer_of
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.streams import StreamCalls
 from holdfast._model.settings import check_kind
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast._client.answer import Answer
+    from holdfast._client.call_scope import CallScope
     from holdfast._client.client_tools import ClientTools
     from holdfast._client.core import ClientCore
     from holdfast._client.options import SendOptions
@@ -224,17 +225,17 @@ class Conversation:
                     answer = await conversation.ask("And in miles?")
                     print(answer.text)
         """
-        turn = self.stream_message(
+        sending, scope = self._sending(
             message,
+            options,
+            method=Conversation.ask,
             metadata=metadata,
             message_metadata=message_metadata,
             accepted_output_modes=accepted_output_modes,
             cancel_on_abandon=cancel_on_abandon,
             key=key,
-            **options,
         )
-        async with turn as events:
-            return await events.result()
+        return await answer_of(sending, scope)
 
     def stream_message(
         self,
@@ -287,26 +288,17 @@ class Conversation:
             ValueError: The message has no content, or an argument is not valid.
             TypeError: An argument of another type.
         """
-        self._update()
-        first = to_user_message(
+        sending, _ = self._sending(
             message,
-            new_id=self._core.env.new_id(),
-            context_id=self._context_id,
-            metadata=message_metadata,
-        )
-        check_kind("cancel_on_abandon", cancel_on_abandon, bool)
-        calls = self._stream_calls(
             options,
             method=Conversation.stream_message,
+            metadata=metadata,
+            message_metadata=message_metadata,
+            accepted_output_modes=accepted_output_modes,
             cancel_on_abandon=cancel_on_abandon,
             key=key,
         )
-        replies = self._replies(calls, metadata, accepted_output_modes)
-
-        async def send() -> ReplyLoop:
-            return await replies.begin(first, await self._open_task(calls), self._last_reply)
-
-        return self._new_turn(calls, send)
+        return sending()
 
     async def wait(self, **options: Unpack[SendOptions]) -> Answer:
         """Continue the open task without sending a message, as after an error.
@@ -333,7 +325,7 @@ class Conversation:
         if task is None or task.state.is_terminal:
             text = "there is no open task to wait for"
             raise RuntimeError(text)
-        calls = self._stream_calls(options, method=Conversation.wait)
+        calls = self._stream_calls(self._scope(options, method=Conversation.wait))
         replies = self._replies(calls, None, None)
 
         async def follow() -> ReplyLoop:
@@ -374,14 +366,54 @@ class Conversation:
         error.message += "; the next message of the conversation begins another task"
         self._update()
 
-    def _stream_calls(
+    def _sending(
+        self,
+        message: Content,
+        options: SendOptions,
+        *,
+        method: Callable[..., Any],
+        metadata: Mapping[str, Any] | None,
+        message_metadata: Mapping[str, Any] | None,
+        accepted_output_modes: Iterable[str] | None,
+        cancel_on_abandon: bool,
+        key: str | None,
+    ) -> tuple[Callable[[], EventStream], CallScope]:
+        """Return a function that returns a stream of a turn, and the scope of the turn.
+
+        Each stream sends the same message, to the task that was open when the first of them began:
+        a call of a key is recognized by its message.
+        """
+        self._update()
+        first = to_user_message(
+            message,
+            new_id=self._core.env.new_id(),
+            context_id=self._context_id,
+            metadata=message_metadata,
+        )
+        check_kind("cancel_on_abandon", cancel_on_abandon, bool)
+        scope = self._scope(options, method=method, key=key)
+        opening: _Opening | None = None
+
+        def sending() -> EventStream:
+            calls = self._stream_calls(scope, cancel_on_abandon=cancel_on_abandon)
+            replies = self._replies(calls, metadata, accepted_output_modes)
+
+            async def begin() -> ReplyLoop:
+                nonlocal opening
+                opening = opening or await self._opening(first, calls)
+                return await replies.begin(opening)
+
+            return self._new_turn(calls, begin)
+
+        return sending, scope
+
+    def _scope(
         self,
         options: SendOptions,
         *,
         method: Callable[..., Any],
-        cancel_on_abandon: bool = False,
         key: str | None = None,
-    ) -> StreamCalls:
+    ) -> CallScope:
         deadline = "call"
         if options.get("timeout") is None:
             deadline, options["timeout"] = "conversation", self._timeout
@@ -390,7 +422,9 @@ class Conversation:
         if key is not None and self._tools is not None:
             text = "key cannot be combined with tools: their results are messages of their own"
             raise ValueError(text)
-        scope = self._core.keyed(scope, key)
+        return self._core.keyed(scope, key)
+
+    def _stream_calls(self, scope: CallScope, *, cancel_on_abandon: bool = False) -> StreamCalls:
         return StreamCalls(
             self._core,
             scope,
@@ -460,8 +494,9 @@ class Conversation:
         message: Message,
     ) -> ResumableStream:
         """Send a message, to a task if there is one; remember if its reply may be lost."""
-        context_id = self._context_id if task is None else task.context_id or self._context_id
-        task_id = None if task is None else task.id
+        task_id = context_id = None
+        if task is not None:
+            task_id, context_id = task.id, task.context_id or self._context_id
         sending = send(message, task_id=task_id, context_id=context_id, known=task)
         self._may_have_replied, self._replied_to = True, None if task is None else task.status
         try:
@@ -486,6 +521,14 @@ class Conversation:
         except A2AError:
             pass  # the next message looks again
 
+    async def _opening(self, message: Message, calls: StreamCalls) -> _Opening:
+        """Return the beginning of a turn with a message, which gets the conversation's context."""
+        task, context_id = await self._open_task(calls), self._context_id
+        if task is not None:
+            context_id = task.context_id or context_id
+        complete = to_user_message(message, new_id="", context_id=context_id)
+        return _Opening(complete, task, self._last_reply)
+
     async def _open_task(self, calls: StreamCalls) -> Task | None:
         """Return the task to continue, if any; get it from the agent if it may have changed."""
         task = self.task
@@ -502,6 +545,20 @@ class Conversation:
                 raise
             self._task, self._last_reply, self._may_have_replied = task, task, False
         return None if task.state.is_terminal else task
+
+
+class _Opening(NamedTuple):
+    """The beginning of a turn.
+
+    Attributes:
+        message: The message, in its context.
+        task: The open task that it continues; None to begin another task.
+        last_reply: The agent's latest reply.
+    """
+
+    message: Message
+    task: Task | None
+    last_reply: Task | Message | None
 
 
 class _Replies:
@@ -538,16 +595,9 @@ class _Replies:
         self._reply_count = 0
         self._unsent: tuple[TaskStatus, Message] | None = None  # for the next iteration
 
-    async def begin(
-        self, message: Message, task: Task | None, last_reply: Task | Message | None
-    ) -> ReplyLoop:
-        """Begin the turn with a message.
-
-        Args:
-            message: The message.
-            task: The task that it continues.
-            last_reply: The agent's latest reply.
-        """
+    async def begin(self, opening: _Opening) -> ReplyLoop:
+        """Begin the turn with its first message."""
+        message, task, last_reply = opening
         if self._tools is not None:
             message = self._tools.first_message(message, task or last_reply)
         replied_to = None if task is None else task.status

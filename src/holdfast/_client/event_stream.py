@@ -13,12 +13,13 @@ from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._model.redacted_repr import short_repr
 from holdfast._model.settings import check_kind, explains_unknown_options
 from holdfast._stream.text import TextChanges, TextDeltas
-from holdfast.errors import A2AError, DeadlineExceededError
+from holdfast.errors import A2AError, DeadlineExceededError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    from holdfast._client.call_scope import CallScope
     from holdfast._client.streams import StreamCalls
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast._stream.text import TextChange
     from holdfast.types import Event, Message, Task
 
-__all__ = ["EventSource", "EventStream"]
+__all__ = ["EventSource", "EventStream", "answer_of"]
 
 
 class EventSource(Protocol):
@@ -576,3 +577,22 @@ class EventStream(AsyncOnly):
     @property
     def _is_settled(self) -> bool:
         return self._source is not None and self._source.is_settled
+
+
+async def answer_of(sending: Callable[[], EventStream], scope: CallScope) -> Answer:
+    """Send a message and return the answer.
+
+    If another client takes the call of a key over, this one waits for that client's answer.
+
+    Args:
+        sending: Returns the stream of the answer, which sends the message when it is entered.
+        scope: The scope of the call.
+    """
+    with scope.operation:
+        while True:
+            try:
+                async with sending() as events:
+                    return await events.result()
+            except JournalError as error:
+                if scope.keyed is None or not scope.keyed.is_taken_over(error):
+                    raise

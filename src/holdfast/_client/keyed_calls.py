@@ -20,7 +20,6 @@ docs/pictures/key_states.py draws this table.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast._aio.cancel_scope import wait_until
@@ -33,10 +32,10 @@ from holdfast._journal.protocol import stored
 from holdfast._journal.records import executed_of, explain_missing_task, label_of, owner_of
 from holdfast._journal.writer import is_held
 from holdfast._model.digest import message_digest
+from holdfast._policy.deadline import deadline_error
 from holdfast.errors import (
     A2AError,
     CallEndedError,
-    DeadlineExceededError,
     JournalError,
     KeyConflictError,
     OutcomeUnknownError,
@@ -130,14 +129,17 @@ class KeyedCall:
     Attributes:
         label: The label of the call in the journal.
         earlier: The call that the journal had for the key already; None if there was none.
+        left_as: In a shared run, the state of the call if another client has it: then `once` has
+            left it to that client, with a `JournalError`. None if it is this client's.
     """
 
     def __init__(self, keys: KeySpace, key: str, label: str) -> None:
         self.label = label
         self.earlier: EarlierCall | None = None
+        self.left_as: Literal["held", "finished"] | None = None
         self._keys = keys
         self._key = key
-        self._prefetched: list[CallRecord | None] = []  # at most one, for the next `once`
+        self._message_id: str | None = None  # of the call that this one sends or waits for
 
     async def was_sent(self) -> bool:
         """Return whether the message was sent before, or may have been; False if unknown."""
@@ -146,30 +148,6 @@ class KeyedCall:
         except JournalError:
             return False
         return record is not None and record.outcome != "not_sent"
-
-    async def why_taken(self, message: Message) -> Literal["held", "finished"] | None:
-        """Return why the call of a shared run is another client's; None if it is this client's.
-
-        The record is read once for this and the following `once`.
-        """
-        if not self._keys.is_shared:
-            return None
-        with contextlib.suppress(JournalError):  # which `once` raises
-            record = await self._keys.journaling.find_label(self.label)
-            self._prefetched = [record]
-            return self._why_taken(record, message)
-        return None
-
-    def _why_taken(
-        self, record: CallRecord | None, message: Message
-    ) -> Literal["held", "finished"] | None:
-        if record is None or record.outcome == "not_sent":
-            return None
-        if self._keys.conflict(self._key, record, message) is not None:
-            return None
-        if record.outcome is not None:
-            return "finished"
-        return "held" if is_held(record) else None
 
     async def once(
         self,
@@ -190,12 +168,14 @@ class KeyedCall:
         Raises:
             KeyConflictError: The key was used for another call, which may have been sent.
             JournalError: The journal cannot be used, or the call of a shared run is another
-                client's (``"held"``, ``"finished"``).
+                client's: see `left_as`.
             DeadlineExceededError: The journal was not read in time, or the earlier call has not
                 ended in time.
         """
         while True:
             self.earlier = await self._find(message, deadline)
+            call = message if self.earlier is None else self.earlier
+            self._message_id = call.message_id
             try:
                 if self.earlier is None:
                     return await send()
@@ -210,6 +190,13 @@ class KeyedCall:
                 if result is not None:
                     return result
 
+    def is_taken_over(self, error: JournalError) -> bool:
+        """Return whether an error says that another client has taken the call over.
+
+        The messages that reply to an interruption of its task have calls of their own.
+        """
+        return error.reason == "taken_over" and error.message_id == self._message_id
+
     async def _is_of_another(self, refusal: JournalError, deadline: Deadline) -> bool:
         """Return whether the message that was refused is recorded without the key."""
         if refusal.message_id is None:
@@ -221,31 +208,21 @@ class KeyedCall:
 
     async def _within(self, deadline: Deadline, reading: Awaitable[T]) -> T:
         """Return what the journal has, within the deadline of the call."""
-
-        def too_late() -> DeadlineExceededError:
-            return DeadlineExceededError(
-                f"the journal did not return the key {self._key!r} within the {deadline.name} "
-                f"timeout of {deadline.shown}",
-                deadline=deadline.name,
-                timeout=deadline.timeout,
-            )
-
-        return await wait_until(deadline.at, reading, too_late)
+        failure = f"the journal did not return the key {self._key!r}"
+        return await wait_until(deadline.at, reading, lambda: deadline_error(failure, deadline))
 
     async def _find(self, message: Message, deadline: Deadline) -> EarlierCall | None:
         keys, key = self._keys, self._key
-        if self._prefetched:
-            record = self._prefetched.pop()
-        else:
-            record = await self._within(deadline, keys.journaling.find_label(self.label))
+        record = await self._within(deadline, keys.journaling.find_label(self.label))
         if record is None or record.outcome == "not_sent":
             return None
-        if keys.is_shared and (reason := self._why_taken(record, message)):
-            text = f"the call of the key {key!r} is {reason}, by another client of the run"
-            raise JournalError(text, reason=reason, message_id=record.message_id, executed=False)
         conflict = keys.conflict(key, record, message)
         if conflict is not None:
             raise conflict
+        if keys.is_shared and (record.outcome is not None or is_held(record)):
+            reason = self.left_as = "held" if record.outcome is None else "finished"
+            text = f"the call of the key {key!r} is {reason}, by another client of the run"
+            raise JournalError(text, reason=reason, message_id=record.message_id, executed=False)
         return EarlierCall(keys, record, message)
 
 
@@ -258,6 +235,11 @@ class EarlierCall:
         self._journaling = keys.journaling
         self._record = record
         self._message = message
+
+    @property
+    def message_id(self) -> str:
+        """The id of its message."""
+        return self._record.message_id
 
     @property
     def agent(self) -> str:
@@ -277,19 +259,10 @@ class EarlierCall:
             A2AError: Another reason for no answer.
         """
         record = self._record
-        if record.outcome is None and self._keys.is_shared:
-            record = await self._journaling.find_free(record.message_id, streams.deadline)
-            if record.outcome is not None:
+        if record.outcome is None:
+            record = await self._free_record(streams.deadline)
+            if record.outcome is not None and self._keys.is_shared:
                 return None  # `KeyedCall.once` looks it up again, and leaves it to its client
-            may_resume = True
-        elif record.outcome is None:
-            self._keys.held += 1
-            try:
-                record = await self._journaling.wait_until_free(
-                    record.message_id, streams.deadline, waits_for_holder=True
-                )
-            finally:
-                self._keys.held -= 1
             may_resume = record.outcome is None
         else:  # the caller decides what to do about an unknown outcome
             may_resume = record.outcome == "unknown" and may_resend(streams.scope.on_unknown)
@@ -299,12 +272,28 @@ class EarlierCall:
             )
         if record.outcome is None or record.outcome == "not_sent":
             return None
-        result = await self._result(record, record.outcome, streams.scope)
+        result = await self._final_result(record, record.outcome, streams.scope)
         if isinstance(result, Message) or result.state.is_settled:
             return streams.answered(result)
         # The task works again, because its question was answered.
         owner = owner_of(record, self._message)
         return await streams.subscribe_to(result.id, owner=owner)()
+
+    async def _free_record(self, deadline: Deadline) -> CallRecord:
+        """Return the record of an open call once no client holds it.
+
+        The client waits for a live holder, unless other clients of the run do so.
+        """
+        message_id = self._record.message_id
+        if self._keys.is_shared:
+            return await self._journaling.find_free(message_id, deadline)
+        self._keys.held += 1
+        try:
+            return await self._journaling.wait_until_free(
+                message_id, deadline, waits_for_holder=True
+            )
+        finally:
+            self._keys.held -= 1
 
     async def result(self, request: SendMessageRequest, scope: CallScope) -> Task | Message | None:
         """Return the result of the call as SendMessage does; None if it was not sent.
@@ -314,9 +303,8 @@ class EarlierCall:
             scope: The deadline, and what each request carries.
         """
         at_once = returns_immediately(request)
-        record = self._record
-        if at_once and record.outcome is None and record.state and record.task_id is not None:
-            task = await self._task(record, record.task_id, scope)
+        if at_once and self._record.outcome is None:
+            task = await self._task(self._record, scope)
             if task is not None:
                 return task
         streams = StreamCalls(self._core, scope, poll_interval=_POLL_INTERVAL_S)
@@ -335,7 +323,7 @@ class EarlierCall:
                     break
             return source.outbox.task or source.outbox.message
 
-    async def _result(
+    async def _final_result(
         self, record: CallRecord, outcome: CallOutcome, scope: CallScope
     ) -> Task | Message:
         """Return the answer of a finished call; a question may have been answered since."""
@@ -346,29 +334,35 @@ class EarlierCall:
                 message_id=record.message_id,
                 context_id=record.context_id,
             )
-        was_answered = outcome == "answered"
+        if outcome == "answered":
+            answer = await self._answer(record, scope)
+            if answer is not None:
+                return answer
+        raise self._ended_error(record, outcome)
+
+    async def _answer(self, record: CallRecord, scope: CallScope) -> Task | Message | None:
+        """Return the answer of an answered call, stored or as it is now; None if there is none."""
         recorded: Task | None = None
-        if was_answered and record.result is not None:
+        if record.result is not None:
             if record.state is None:
                 return stored(record.result, Message, record.message_id)
             recorded = stored(record.result, Task, record.message_id)
             if recorded.state.is_terminal:
                 return recorded
-        if was_answered and record.state is not None and record.task_id is not None:
-            try:
-                task = await self._task(record, record.task_id, scope)
-            except TaskNotFoundError:
-                if recorded is None or not recorded.state.is_interrupted:
-                    raise
-                return recorded
-            if task is not None:
-                return task
-        if recorded is not None:
-            return recorded
+        try:
+            task = await self._task(record, scope)
+        except TaskNotFoundError:
+            if recorded is None or not recorded.state.is_interrupted:
+                raise
+            task = None
+        return task or recorded
+
+    def _ended_error(self, record: CallRecord, outcome: CallOutcome) -> CallEndedError:
+        was_answered = outcome == "answered"
         detail = "" if record.detail is None else f" ({record.detail})"
         target = "" if self._journaling.is_own(record) else f" to {record.agent}"
         lack = "but its answer is not stored" if was_answered else "so it has no answer"
-        raise CallEndedError(
+        return CallEndedError(
             f"the call of message {record.message_id}{target} has already ended: "
             f"{outcome}{detail}, {lack}; it was not sent again",
             message_id=record.message_id,
@@ -377,8 +371,11 @@ class EarlierCall:
             executed=executed_of(record),
         )
 
-    async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:
-        """Return the task that answered a call; None if the call went to another agent."""
+    async def _task(self, record: CallRecord, scope: CallScope) -> Task | None:
+        """Return the task of a call; None if it has none, or the call went to another agent."""
+        task_id = record.task_id
+        if record.state is None or task_id is None:
+            return None
         is_here = self._journaling.is_own(record)
         try:
             task = await self._core.get_task(task_id, scope)

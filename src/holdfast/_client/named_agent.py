@@ -17,12 +17,9 @@ from holdfast._client.connect import connect
 from holdfast._client.content import from_sdk
 from holdfast._client.targets import AgentTarget
 from holdfast._model.sdk_values import kind_of
+from holdfast._policy.deadline import deadline_error
 from holdfast._wire.http import presentable
-from holdfast.errors import (
-    A2AConnectionError,
-    A2AError,
-    DeadlineExceededError,
-)
+from holdfast.errors import A2AConnectionError, A2AError
 from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast._client.options import ConnectOptions, SendOptions
     from holdfast._pipeline.admission import Admission, AdmissionQueue
     from holdfast._policy.deadline import Deadline
+    from holdfast.errors import DeadlineExceededError
     from holdfast.types import Message
 
 __all__ = [
@@ -333,10 +331,9 @@ def _slot_usage(admission: Admission) -> str:
 
 
 def _no_slot_error(deadline: Deadline, usage: str) -> DeadlineExceededError:
-    return DeadlineExceededError(
-        "no concurrency slot was free within the "
-        f"{deadline.name} timeout of {deadline.shown}: {usage}; nothing was sent",
-        deadline=deadline.name,
-        timeout=deadline.timeout,
+    return deadline_error(
+        "no concurrency slot was free",
+        deadline,
+        then=f": {usage}; nothing was sent",
         executed=False,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 import msgspec
 
@@ -354,7 +354,7 @@ async def _abandon_all(
         task.cancel()
     await asyncio.gather(*running, *recording, return_exceptions=True)
     calls = [resumption.call for resumption in running.values() if resumption.call is not None]
-    await asyncio.gather(*(call.abandon() for call in calls))
+    await asyncio.gather(*(call.release(drops_outcome=True) for call in calls))
 
 
 def resumed_stream(
@@ -423,10 +423,10 @@ async def resume(
             search = await call.while_held(_search(call, lost, streams, is_repeated=is_repeated))
             task = found_task(lost, search)
             if task is None:
-                if not wants_resend(streams.scope.on_unknown, search):
-                    resend = None
-                send_again = _permitted_resend(resend, call.record, journaling, lost, search)
-                return await call.while_held(send_again(call, lost, search))
+                may_resend = wants_resend(streams.scope.on_unknown, search)
+                if resend is None or not may_resend or _may_be_elsewhere(call.record, journaling):
+                    _raise_unknown(call.record, journaling, lost, search)
+                return await call.while_held(resend(call, lost, search))
             task_id = task.id
         owner = owner_of(call.record, message)
         return await call.while_held(streams.subscribe_to(task_id, owner=owner)())
@@ -483,24 +483,17 @@ async def _search(
     )
 
 
-def _permitted_resend(
-    resend: Resend | None,
-    record: CallRecord,
-    journaling: Journaling,
-    lost: OutcomeUnknownError,
-    search: SearchReport,
-) -> Resend:
-    """Return the function that sends a message again after no task of it was found.
+def _may_be_elsewhere(record: CallRecord, journaling: Journaling) -> bool:
+    """Return whether the task of a call may be at a replica that the client does not have."""
+    return bool(missing_replicas(record, journaling.agent))
 
-    Raises:
-        OutcomeUnknownError: The message must not be sent again, or its task may be at a replica
-            that the client does not have.
-    """
-    is_elsewhere = bool(missing_replicas(record, journaling.agent))
-    if resend is not None and not is_elsewhere:
-        return resend
+
+def _raise_unknown(
+    record: CallRecord, journaling: Journaling, lost: OutcomeUnknownError, search: SearchReport
+) -> NoReturn:
+    """Raise the error of a message that is not sent again after no task of it was found."""
     error = outcome_unknown(lost, search)
-    if is_elsewhere and error.search_error is None:
+    if error.search_error is None and _may_be_elsewhere(record, journaling):
         error.search_error = unknown_here(record, journaling.agent)  # keeps the call pending
         error.message = f"{error.search_error.message}. {error.message}"
     raise error from error.search_error

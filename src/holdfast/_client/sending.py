@@ -23,6 +23,7 @@ from holdfast._model.digest import message_digest
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast._pipeline.transport import CallProgress, Reply
 from holdfast._policy.attempts import joined_attempts, last_not_executed
+from holdfast._policy.deadline import deadline_error
 from holdfast._policy.retry import backoff
 from holdfast._policy.task_ownership import TaskOwner
 from holdfast.errors import (
@@ -491,12 +492,10 @@ class SendOperation:
         )
 
     def _too_late(self) -> DeadlineExceededError:
-        deadline = self._scope.deadline
-        return DeadlineExceededError(
-            f"the call was not recorded in the journal within the {deadline.name} timeout of "
-            f"{deadline.shown}; nothing was sent",
-            deadline=deadline.name,
-            timeout=deadline.timeout,
+        return deadline_error(
+            "the call was not recorded in the journal",
+            self._scope.deadline,
+            then="; nothing was sent",
             executed=False,
         )
 

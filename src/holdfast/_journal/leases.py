@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -94,10 +95,26 @@ class Moment:
         return max(asyncio.get_running_loop().time() - self._at, wall_time() - self._wall)
 
 
+class _State(Enum):
+    HELD = "held"
+    ENDED = "ended"
+    LOST = "lost"
+
+
 class HeldCall:
     """A recorded call whose lease this process holds.
 
-    The lease is renewed as long as this object exists.
+    The lease is renewed as long as this object exists and the call is held:
+
+    | State | Meaning | Next |
+    |---|---|---|
+    | held | the lease is renewed | ended by its last update; lost if a renewal is refused |
+    | ended | its outcome is recorded, or its lease released | lost if that update is refused |
+    | lost | another holder has the call, and work on it ends | none |
+
+    The last update is the outcome, as soon as it is known, or a release without one. After
+    `withhold`, an outcome is kept, and the call stays held, until `deliver` records it or
+    `release` drops it.
 
     Args:
         record: The record of the call.
@@ -129,10 +146,10 @@ class HeldCall:
         self._new_holder = ""
         self._has_failed = False  # of the last update
         self._recorded_state: tuple[str | None, TaskState | None] = (None, None)
-        self._is_over = False
+        self._state = _State.HELD
         self._is_released_by_errors = True
         self._withholds = False
-        self._withheld: RecordUpdate | None = None
+        self._withheld: RecordUpdate | None = None  # the outcome for `deliver`
         leases.add(self)
 
     async def while_held(self, work: Awaitable[T]) -> T:
@@ -142,8 +159,7 @@ class HeldCall:
             JournalError: Another client has taken the call over; ``executed`` is None.
         """
         try:
-            if self.may_have_ended and not self._leases.has_just_failed:
-                await self._leases.renew_for(self)
+            await self._renew_if_due()
             return await self._working.result(work)
         except ScopeCancelled:
             raise self._taken_over() from None
@@ -165,7 +181,7 @@ class HeldCall:
 
     async def record_state(self, task: Task) -> None:
         """Record the state of the task."""
-        if self._is_over or self.is_recorded(task.id, task.state):
+        if self._state is not _State.HELD or self.is_recorded(task.id, task.state):
             return
         self._recorded_state = (task.id, task.state)
         await self._update(
@@ -185,7 +201,7 @@ class HeldCall:
             )
         else:
             update = RecordUpdate(context_id=result.context_id, outcome="answered", result=stored)
-        await self.finish(update)
+        await self._finish(update)
 
     async def record_error(self, error: BaseException) -> None:
         """Record the error that ended the call; after an error of the wait alone it stays pending.
@@ -208,12 +224,12 @@ class HeldCall:
             if self._is_released_by_errors:
                 await self.release()
         else:
-            await self.finish(RecordUpdate(outcome=outcome, detail=self._detail(error)))
+            await self._finish(RecordUpdate(outcome=outcome, detail=self._detail(error)))
 
     async def record_not_sent(self, error: BaseException) -> None:
         """Record that the call ended before its message was sent."""
         detail = f"{type(error).__name__} before the message was sent"
-        await self.finish(RecordUpdate(outcome="not_sent", detail=detail))
+        await self._finish(RecordUpdate(outcome="not_sent", detail=detail))
 
     def _detail(self, error: BaseException) -> str:
         """Return an error in one line, without its message if messages are not stored."""
@@ -227,28 +243,42 @@ class HeldCall:
         """Hold the call also after an error that shows no outcome, until `release`."""
         self._is_released_by_errors = False
 
-    def release(self) -> Awaitable[None]:
+    def release(self, *, drops_outcome: bool = False) -> Awaitable[None]:
         """Release the call without an outcome, so that any client may resume it.
 
         It takes effect at once, before it is recorded: an error that ends the work from now on is
         not an outcome of the call.
+
+        Args:
+            drops_outcome: Whether to release the call also if it has a withheld outcome.
         """
-        return self.finish(RecordUpdate(releases=True))
+        if drops_outcome:
+            return self._end(RecordUpdate(releases=True))
+        return self._finish(RecordUpdate(releases=True))
 
     def lose(self, new_holder: str) -> None:
         """End the work on the call, which another holder has taken over."""
-        self._is_over = True
         self._new_holder = new_holder
-        self._leases.remove(self)
+        self._leave(_State.LOST)
         self._working.cancel()
 
-    def finish(self, update: RecordUpdate) -> Awaitable[None]:
-        """Record the last update of the call, and release it; later updates are ignored."""
+    def _finish(self, update: RecordUpdate) -> Awaitable[None]:
+        """Make the last update of the call, unless an outcome is withheld."""
         if self._withholds and update.outcome is not None:
             self._withheld = self._withheld or update  # also for a lost call
-        if self._is_over or self._withheld is not None:
+        return self._end(update) if self._withheld is None else _nothing()
+
+    def _end(self, update: RecordUpdate) -> Coroutine[Any, Any, None]:
+        """Make the last update of the call, if it is held; later updates are ignored."""
+        if self._state is not _State.HELD:
             return _nothing()
-        return self._end(update)
+        self._leave(_State.ENDED)
+        return self._update(update)
+
+    def _leave(self, state: _State) -> None:
+        """Stop renewing the lease."""
+        self._state = state
+        self._leases.remove(self)
 
     def withhold(self) -> None:
         """Keep the outcome out of the journal until `deliver`; until then the call is held."""
@@ -260,11 +290,15 @@ class HeldCall:
         Raises:
             JournalError: Another client has.
         """
-        is_due = self.may_have_ended and not self._leases.has_just_failed
-        if not self._is_over and is_due:
-            await self._leases.renew_for(self)
-        if self._new_holder:
+        await self._renew_if_due()
+        if self._state is _State.LOST:
             raise self._taken_over()
+
+    async def _renew_if_due(self) -> None:
+        """Renew the lease if it may have ended, unless that has just failed."""
+        is_due = self._state is _State.HELD and self.may_have_ended
+        if is_due and not self._leases.has_just_failed:
+            await self._leases.renew_for(self)
 
     async def check_held(self) -> None:
         """Check, before the message is sent, that no other client may have the call.
@@ -275,12 +309,12 @@ class HeldCall:
             A2AConnectionError: The client was closed, which has left the call pending.
         """
         failure: JournalError | None = None
-        if not self._is_over and self.may_have_ended:
+        if self._state is _State.HELD and self.may_have_ended:
             failure = await self._leases.renew_for(self)
-        if self._new_holder:
+        if self._state is _State.LOST:
             raise self._taken_over()
         message_id = self.record.message_id
-        if self._is_over:
+        if self._state is _State.ENDED:
             text = f"the client was closed before message {message_id} was sent"
             raise A2AConnectionError(text, failure="closed", executed=False)
         if failure is not None:
@@ -307,7 +341,7 @@ class HeldCall:
         if self._withheld is None:
             return
         await self.check_not_taken_over()
-        if self._is_over:
+        if self._state is _State.ENDED:
             message_id = self.record.message_id
             text = f"the client was closed before the outcome of message {message_id} was yielded"
             raise A2AConnectionError(f"{text}; the call stays pending", failure="closed")
@@ -317,18 +351,9 @@ class HeldCall:
 
         The task continues if the caller is cancelled; `Leases.close` waits for it.
         """
-        if self._is_over or self._withheld is None:
+        if self._state is not _State.HELD or self._withheld is None:
             return None
         return self._leases.settle(self._end(self._withheld))
-
-    def abandon(self) -> Awaitable[None]:
-        """Leave the call pending, for all clients; a withheld outcome is dropped."""
-        return _nothing() if self._is_over else self._end(RecordUpdate(releases=True))
-
-    def _end(self, update: RecordUpdate) -> Coroutine[Any, Any, None]:
-        self._is_over = True
-        self._leases.remove(self)
-        return self._update(update)
 
     async def dismiss(self) -> None:
         """End the call without an answer.
@@ -337,8 +362,7 @@ class HeldCall:
             JournalError: That was not recorded: the journal failed, or another client has taken
                 the call over.
         """
-        self._is_over = True
-        self._leases.remove(self)
+        self._leave(_State.ENDED)
         if not await self._write(RecordUpdate(outcome="dismissed")):
             self.lose("another client")
             raise self._taken_over()
@@ -531,7 +555,7 @@ class Leases:
 
     async def close(self) -> None:
         """Release all calls, and wait for pending updates."""
-        releases = [call.abandon() for call in list(self._calls.values())]
+        releases = [call.release(drops_outcome=True) for call in list(self._calls.values())]
         await asyncio.gather(*releases)
         await self.settled()
         await self._end_recording()

@@ -26,18 +26,15 @@ from holdfast._journal.protocol import (
     shown,
     utc,
 )
-from holdfast.errors import (
-    A2AConnectionError,
-    DeadlineExceededError,
-    JournalError,
-    note_task,
-)
+from holdfast._policy.deadline import deadline_error
+from holdfast.errors import A2AConnectionError, JournalError, note_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.task_ownership import TaskOwner
+    from holdfast.errors import DeadlineExceededError
     from holdfast.types import SendMessageRequest, Task
 
 __all__ = ["HeldCall", "Journaling", "is_held"]
@@ -188,10 +185,7 @@ class Journaling:
             await asyncio.sleep(max(0.0, min(record.lease_left, remaining, interval)))
             interval = min(_MAX_POLL_INTERVAL_S, 2 * interval)
             if deadline.remaining(clock()) <= 0:
-                call = (
-                    f"the call of message {message_id} is held until {shown(record.lease_until)}"
-                )
-                raise _deadline_error(f"{call}, and was not free", deadline, record)
+                raise _not_free_error(deadline, record)
             record = await self._find(message_id, deadline)
         return record
 
@@ -323,7 +317,7 @@ class Journaling:
     async def _within(self, deadline: Deadline, work: Awaitable[T], failure: str) -> T:
         """Wait for the journal within a call's deadline; ``failure`` begins the error's text."""
         return await wait_until(
-            deadline.at, journal_timeout(work), lambda: _deadline_error(failure, deadline)
+            deadline.at, journal_timeout(work), lambda: deadline_error(failure, deadline)
         )
 
 
@@ -349,15 +343,10 @@ def _held_error(holder: str, record: CallRecord) -> JournalError:
     )
 
 
-def _deadline_error(
-    failure: str, deadline: Deadline, record: CallRecord | None = None
-) -> DeadlineExceededError:
-    error = DeadlineExceededError(
-        f"{failure} within the {deadline.name} timeout of {deadline.shown}",
-        deadline=deadline.name,
-        timeout=deadline.timeout,
-    )
-    if record is not None and record.state is not None:
+def _not_free_error(deadline: Deadline, record: CallRecord) -> DeadlineExceededError:
+    call = f"the call of message {record.message_id} is held until {shown(record.lease_until)}"
+    error = deadline_error(f"{call}, and was not free", deadline)
+    if record.state is not None:
         error.executed = True
         note_task(error, None, record.task_id)
     return error

@@ -53,6 +53,8 @@ class CallerOperation:
         id: Id of the operation.
         parent_id: Id of the operation whose work it continues; None for none.
         is_observed: Whether observers, or the log, take the observations of successful steps.
+        starts_with_request: Whether its start is reported with its first request or its end, and
+            not at all if another client does its work.
         method: A2A method of the request that sends the message, else of the first one.
         request_id: Id of that request.
         latest_request: Id and A2A method of the latest request.
@@ -84,6 +86,7 @@ class CallerOperation:
         self.id = operation_id
         self.parent_id = parent_id
         self.is_observed = is_observed
+        self.starts_with_request = False
         self.method: str | None = None
         self.request_id: str | None = None
         self.latest_request: tuple[str | None, str | None] = None, None
@@ -99,7 +102,7 @@ class CallerOperation:
         self._began = 0.0
         self._ended: float | None = None
         self._depth = 0
-        self._is_finished = self._is_left = False
+        self._is_started = self._is_finished = self._is_left = False
         self._kept: list[CallProgress] = []
 
     # ── Start and end ────────────────────────────────────────────────────────────────────────
@@ -109,8 +112,13 @@ class CallerOperation:
         self._depth += 1
         if self._depth == 1 and not self._is_finished:
             self._began = _now()
-            if self.is_observed:
-                self.observers.operation_started(self)
+            if not self.starts_with_request:
+                self._report_start()
+
+    def _report_start(self) -> None:
+        if self.is_observed and not self._is_started:
+            self._is_started = True
+            self.observers.operation_started(self)
 
     def end(self) -> None:
         """Note that the result is available now, though it may not be reported yet."""
@@ -118,7 +126,7 @@ class CallerOperation:
             self._ended = _now()
 
     def leave(self) -> None:
-        """Note that another client does the work of the operation, which then ends without it."""
+        """Note that another client does the work of the operation."""
         self._is_left = True
 
     def finish(self, error: BaseException | None, *, is_left: bool = False) -> None:
@@ -136,6 +144,9 @@ class CallerOperation:
         self._is_finished = True
         if self._is_left:
             error, is_left = None, True
+            if not self._is_started:
+                return
+        self._report_start()
         if isinstance(error, A2AError):
             error.operation_id = self.id
             attempts = self._joined_attempts()
@@ -179,6 +190,7 @@ class CallerOperation:
             params: Its parameters.
             request_id: The id that it has already; None for the next one of the operation.
         """
+        self._report_start()
         self.requests += 1
         request_id = request_id or f"{self.id}.{self.requests}"
         self.latest_request = request_id, method

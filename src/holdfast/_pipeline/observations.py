@@ -44,9 +44,7 @@ __all__ = [
 ]
 
 Outcome = Literal["succeeded", "failed", "cancelled", "left"]
-"""The end of an operation; ``"left"`` if its caller left a stream before its end, or another
-process has the message of a shared run.
-"""
+"""The end of an operation; ``"left"`` if its caller left a stream before its end."""
 
 WaitReason = Literal["backoff", "retry_after", "circuit", "concurrency", "reconnect"]
 """The reason of a wait: the backoff of the retry policy, the agent's Retry-After,

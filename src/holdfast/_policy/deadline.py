@@ -29,6 +29,7 @@ __all__ = [
     "Deadline",
     "add_last_seen",
     "callback_deadline_error",
+    "deadline_error",
     "poll_delays",
     "wait_deadline_error",
 ]
@@ -103,24 +104,37 @@ def add_last_seen(
             error.message += f"; {LOST_IN_A_RESTART}"
 
 
-def callback_deadline_error(
-    what: str, deadline: Deadline, task: Task | None, *, then: str = ""
+def deadline_error(
+    what: str,
+    deadline: Deadline,
+    *,
+    then: str = "",
+    task: Task | None = None,
+    executed: bool | None = None,
 ) -> DeadlineExceededError:
-    """Return the error of caller-supplied code (consumer, hook, tool) that exceeded a deadline.
+    """Return the error of something that did not happen before a deadline.
 
     Args:
         what: What did not happen; it begins the error's text.
         deadline: The deadline that expired.
-        task: The task concerned; None if there is none.
         then: The consequence; it ends the error's text.
+        task: The task concerned; None if there is none.
+        executed: Whether the agent has executed the caller's message; None if unknown.
     """
     return DeadlineExceededError(
         f"{what} within the {deadline.name} timeout of {deadline.shown}{then}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         task=task,
-        executed=True,
+        executed=executed,
     )
+
+
+def callback_deadline_error(
+    what: str, deadline: Deadline, task: Task | None, *, then: str = ""
+) -> DeadlineExceededError:
+    """Return the error of caller-supplied code (consumer, hook, tool): see `deadline_error`."""
+    return deadline_error(what, deadline, then=then, task=task, executed=True)
 
 
 def wait_deadline_error(
