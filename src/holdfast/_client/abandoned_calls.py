@@ -91,12 +91,19 @@ class AbandonedCall:
         self._source = None if isinstance(source, asyncio.Task) else source
         self._is_readable = is_readable
         self._may_have_task = True  # of an unknown id
+        # What follows is an operation of its own, unless it makes no request.
+        self._operation = calls.scope.operation.follow_up("cancel_task")
+        calls.scope.call_group.operation = self._operation
         calls.scope.call_group.is_abandoned = True
         if self._opening is not None and not calls.is_sent:
             self._opening.cancel()
 
     async def cancel_task(self) -> None:
         """Cancel the agent's task, and end the call in the journal."""
+        with self._operation:
+            await self._cancel_task()
+
+    async def _cancel_task(self) -> None:
         calls, answer = self._calls, None
         try:
             try:
@@ -191,12 +198,11 @@ class AbandonedCall:
                 task_id = found.id
                 await self._check_not_taken_over()
             name = f"task {task_id} of an abandoned call"
-            with scope.operation:
-                request = CancelTaskRequest(id=task_id)
-                try:
-                    return await request_cancel(calls.client, request, scope)
-                except TaskNotCancelableError:
-                    return await calls.client.get_task(task_id, scope)
+            request = CancelTaskRequest(id=task_id)
+            try:
+                return await request_cancel(calls.client, request, scope)
+            except TaskNotCancelableError:
+                return await calls.client.get_task(task_id, scope)
         except Exception as error:  # noqa: BLE001  the caller's own layers raise any
             logger.warning("%s was not canceled: %s", name, error)
         return None

@@ -74,7 +74,7 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
         group = self.call_group
         call_group = CallGroup(
             secrets=group.secrets,
-            operation=self.operation.follow_up("cancel_task"),
+            operation=group.operation,
             is_abandoned=True,
             loop=group.loop,
         )

@@ -1498,6 +1498,11 @@ def new_client(core: ClientCore, *, owned: Sequence[Closable], name: str) -> Cli
     return client
 
 
+def name_agent(client: Client, name: str) -> None:
+    """Let observers and logs call the agent of a client by a name, in place of its address."""
+    client._core.observers.agent = name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as in `asking`
+
+
 def asking(
     client: Client,
     message: Content,

@@ -107,6 +107,8 @@ class EventStream(AsyncOnly):
                         print(type(event).__name__)
     """
 
+    _is_reported = True  # while it has not begun, there is no end to report
+
     def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[EventSource]]) -> None:
         self._calls = calls
         self._begin: Callable[[], Awaitable[EventSource]] | None = begin
@@ -118,8 +120,8 @@ class EventStream(AsyncOnly):
         self._has_begun = False
         self._is_being_read = False
         self._is_over = False
+        self._operation = calls.scope.operation  # which its abandonment replaces in the scope
         self._has_ended = False  # by itself, and not because its caller left it
-        self._is_reported = True  # while it has not begun, there is no end to report
         self._is_abandoned: bool | None = None  # until it ends
         self._failure: BaseException | None = None  # the last error that the caller got
         self._raises_on_failure = True  # in the iteration over the text
@@ -143,6 +145,12 @@ class EventStream(AsyncOnly):
         def __exit__(self, *error: object) -> None:
             """Do nothing: `__enter__` raises."""
 
+    def __del__(self) -> None:
+        """Report the end of the operation if the stream was dropped and not closed."""
+        if not self._is_reported:
+            self._is_reported = True
+            self._operation.drop()
+
     def __repr__(self) -> str:
         task = self.task
         return short_repr(
@@ -165,7 +173,7 @@ class EventStream(AsyncOnly):
         if begin is None or self._is_over:
             text = "the stream was already used; create another one"
             raise RuntimeError(text)
-        self._calls.scope.operation.begin()
+        self._operation.begin()
         self._is_reported = False
         try:
             if self._calls.cancel_on_abandon:
@@ -265,11 +273,11 @@ class EventStream(AsyncOnly):
         if not self._is_reported:
             self._is_reported = True
             is_left = not (self._has_ended or self._is_settled)
-            self._calls.scope.operation.finish(failure, is_left=is_left)
+            self._operation.finish(failure, is_left=is_left)
 
     def _end(self) -> None:
         self._is_over = True
-        self._calls.scope.operation.end()
+        self._operation.end()
         if self._source is not None:
             self._calls.note_state(self._source.outbox)
 
@@ -325,7 +333,7 @@ class EventStream(AsyncOnly):
             self._has_ended = True
             self._end()
             raise StopAsyncIteration
-        self._calls.scope.operation.note_event(event)
+        self._operation.note_event(event)
         return event
 
     async def _fail(self, failure: BaseException) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_url
 from holdfast._client.answer import Answer, input_required
-from holdfast._client.client import Client, asking
+from holdfast._client.client import Client, asking, name_agent
 from holdfast._client.connect import connect
 from holdfast._client.content import from_sdk
 from holdfast._client.targets import AgentTarget
@@ -161,7 +161,9 @@ class NamedAgent:
         if not agent:
             text = f"the agent {self.name!r} has an empty list; pass a URL, a Path or a card"
             raise ValueError(text)
-        return connect(agent, **self._options)
+        client = connect(agent, **self._options)
+        name_agent(client, self.name)
+        return client
 
     async def close(self) -> None:
         """Close the client and end its calls, unless the client belongs to the caller."""

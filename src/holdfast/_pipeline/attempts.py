@@ -77,7 +77,7 @@ class _StartedAttempt:
         self._call, self._observers = call, observers
         self._clock, self._started = clock, started
         self._id: str | None = None  # unless it is reported
-        operation = call.progress.call_group.operation
+        operation = call.progress.operation
         if operation is not None and operation.is_observed:
             self._id = operation.add_attempt(call.request_id)
             observers.attempt_started(call, self._id)

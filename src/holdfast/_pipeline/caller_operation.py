@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.listeners import Observers
     from holdfast._pipeline.observations import Outcome, WaitReason
+    from holdfast._pipeline.observed_request import ObservedRequest
     from holdfast._pipeline.transport import AnyCall, CallProgress
     from holdfast.errors import Attempt
     from holdfast.types import TaskState
@@ -54,7 +56,7 @@ class CallerOperation:
         parent_id: Id of the operation whose work it continues; None for none.
         is_observed: Whether observers, or the log, take the observations of successful steps.
         starts_with_request: Whether its start is reported with its first request or its end, and
-            not at all if another client does its work.
+            not at all if there is nothing to do, or another client does it.
         method: A2A method of the request that sends the message, else of the first one.
         request_id: Id of that request.
         latest_request: Id and A2A method of the latest request.
@@ -70,6 +72,7 @@ class CallerOperation:
         has_gap: Whether status messages may be missing.
         events: Number of events that its stream has delivered.
         time_to_first_event: Seconds until the first of them.
+        open_requests: The requests whose end is not reported yet.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class CallerOperation:
         self.has_gap = False
         self.events = 0
         self.time_to_first_event: float | None = None
+        self.open_requests: set[ObservedRequest] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._began = 0.0
         self._ended: float | None = None
         self._depth = 0
@@ -111,7 +116,8 @@ class CallerOperation:
         """Report that the operation begins now, unless it has begun already."""
         self._depth += 1
         if self._depth == 1 and not self._is_finished:
-            self._began = _now()
+            self._loop = asyncio.get_running_loop()
+            self._began = self.now()
             if not self.starts_with_request:
                 self._report_start()
 
@@ -123,7 +129,7 @@ class CallerOperation:
     def end(self) -> None:
         """Note that the result is available now, though it may not be reported yet."""
         if self._ended is None:
-            self._ended = _now()
+            self._ended = self.now()
 
     def leave(self) -> None:
         """Note that another client does the work of the operation."""
@@ -144,8 +150,8 @@ class CallerOperation:
         self._is_finished = True
         if self._is_left:
             error, is_left = None, True
-            if not self._is_started:
-                return
+        if not self._is_started and (self._is_left or self.parent_id is not None):
+            return  # nothing was done
         self._report_start()
         if isinstance(error, A2AError):
             error.operation_id = self.id
@@ -153,10 +159,26 @@ class CallerOperation:
             if len(attempts) > len(error.attempts):
                 error.attempts = attempts
         if self.is_observed or isinstance(error, OutcomeUnknownError):
-            duration = (_now() if self._ended is None else self._ended) - self._began
+            duration = (self.now() if self._ended is None else self._ended) - self._began
             outcome = _outcome(error, is_left=is_left)
             executed = self._executed(outcome, error)
             self.observers.operation_finished(self, outcome, duration, error, executed)
+
+    def drop(self) -> None:
+        """Report the end of an operation whose stream was garbage-collected before its end.
+
+        A collection may run in any thread, and after the event loop has ended.
+        """
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._finish_dropped)
+        elif not sys.is_finalizing():
+            self._finish_dropped()
+
+    def _finish_dropped(self) -> None:
+        for request in tuple(self.open_requests):
+            request.finish(None)
+        self.finish(None, is_left=True)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -172,13 +194,15 @@ class CallerOperation:
 
     def follow_up(self, name: str) -> CallerOperation:
         """Return the operation that continues the work of this one after its end."""
-        return CallerOperation(
+        operation = CallerOperation(
             self.observers,
             name,
             f"{self.id}-{name}",
             parent_id=self.id,
             is_observed=self.is_observed,
         )
+        operation.starts_with_request = True
+        return operation
 
     # ── What is learned on the way ───────────────────────────────────────────────────────────
 
@@ -227,7 +251,7 @@ class CallerOperation:
     def note_event(self, event: object) -> None:
         """Note an event that a stream delivers."""
         if not self.events:
-            self.time_to_first_event = _now() - self._began
+            self.time_to_first_event = self.now() - self._began
         self.events += 1
         if self.is_observed:
             self.note(event)
@@ -254,7 +278,7 @@ class CallerOperation:
 
     def now(self) -> float:
         """Return the time of the event loop's clock."""
-        return _now()
+        return (self._loop or asyncio.get_running_loop()).time()
 
     def _joined_attempts(self) -> tuple[Attempt, ...]:
         joined = [
@@ -275,7 +299,3 @@ def _outcome(error: BaseException | None, *, is_left: bool) -> Outcome:
     if error is None:
         return "left" if is_left else "succeeded"
     return "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

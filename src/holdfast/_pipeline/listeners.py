@@ -244,7 +244,7 @@ class Observers:
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """Report that the next attempt begins in `wait` seconds."""
-        operation = call.progress.call_group.operation
+        operation = call.progress.operation
         if operation is not None:
             operation.retries += 1
         self._notify(
@@ -389,7 +389,7 @@ def attempts_of(call: AnyCall) -> Sequence[Attempt]:
 
 
 def _operation_of(call: AnyCall) -> CallerOperation:
-    operation = call.progress.call_group.operation
+    operation = call.progress.operation
     if operation is None:
         message = "the call is outside of an operation"
         raise RuntimeError(message)

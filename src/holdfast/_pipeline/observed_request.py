@@ -37,13 +37,13 @@ class ObservedRequest:
     """
 
     def __init__(self, call: AnyCall, observers: Observers) -> None:
-        group = call.progress.call_group
+        progress = call.progress
         self._call: AnyCall | None = call
         self._observers = observers
         self._own: CallerOperation | None = None
-        self._operation = group.operation
+        self._operation = progress.operation
         if self._operation is None:
-            self._own = self._operation = group.operation = CallerOperation(
+            self._own = self._operation = progress.operation = CallerOperation(
                 observers,
                 call.operation.name,
                 call.request_id,
@@ -52,6 +52,7 @@ class ObservedRequest:
             self._own.begin()
             self._own.add_request(call.operation.name, None, request_id=call.request_id)
         if self._operation.is_observed:
+            self._operation.open_requests.add(self)
             observers.request_started(call)
 
     def complete(self, error: A2AError) -> None:
@@ -75,7 +76,8 @@ class ObservedRequest:
         operation.keep_attempts(call)
         if operation.is_observed:
             operation.note(value)
-            duration = asyncio.get_running_loop().time() - call.progress.began
+            operation.open_requests.discard(self)
+            duration = operation.now() - call.progress.began
             self._observers.request_finished(call, error, duration=duration)
         if self._own is not None:
             self._own.finish(error)
@@ -98,13 +100,12 @@ async def make_beside(
         make: Makes the request.
         progress: The progress of the request; a new one if left out.
     """
-    group = call.progress.call_group
     if progress is None:
         began = asyncio.get_running_loop().time()
-        progress = CallProgress(began=began, call_group=group)
-    request_id = call.request_id
-    if group.operation is not None:
-        request_id = group.operation.add_request(operation.name, params)
+        progress = CallProgress(began=began, call_group=call.progress.call_group)
+    request_id, caller_operation = call.request_id, progress.operation
+    if caller_operation is not None:
+        request_id = caller_operation.add_request(operation.name, params)
     beside: Any = msgspec.structs.replace(
         call,
         operation=operation,
@@ -113,9 +114,9 @@ async def make_beside(
         is_retried=False,
         progress=progress,
     )
-    if group.operation is None:
+    if caller_operation is None:
         return await make(beside)
-    request = ObservedRequest(beside, group.operation.observers)
+    request = ObservedRequest(beside, caller_operation.observers)
     try:
         reply = await make(beside)
     except BaseException as failure:

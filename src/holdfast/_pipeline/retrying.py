@@ -152,7 +152,7 @@ class _ClientCall:
         self._reported = failed
         self._retries += 1
         self._layer.observers.retry_scheduled(call, last, wait=wait)
-        operation = call.progress.call_group.operation
+        operation = call.progress.operation
         is_asked = operation is None or operation.method in {None, call.operation.name}
         if on_retry is not None and is_asked:
             hook = on_retry(self._retries, last, wait)

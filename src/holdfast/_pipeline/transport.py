@@ -114,8 +114,8 @@ class CallGroup(msgspec.Struct):
             Written and read by `ReplicaLayer`.
         sends: How many attempts were made to send a message. Written by `AttemptLayer`, read by
             the code that made the call.
-        operation: The operation of the caller; None until a request begins one for itself, where
-            a client did not begin one.
+        operation: The operation of the caller, for requests that begin; None where a client did
+            not begin one. Written by `ClientCore` and by `AbandonedCall`.
         is_abandoned: Whether its caller no longer waits for it, so that a message is not sent
             again, and its requests pass while the client is closing. Written by `AbandonedCall`,
             read by `RetryLayer`, `SendOperation` and `ClientCore`.
@@ -157,6 +157,8 @@ class CallProgress(msgspec.Struct):
             there, was refused, or is being made. Written and read by `try_in_order`; `HedgeLayer`
             gives its second attempt a copy.
         call_group: The state that it shares with other calls.
+        operation: The operation of the caller that it belongs to: that of the group when it began.
+            Written by `ObservedRequest` where there was none.
     """
 
     request: Progress = msgspec.field(default_factory=Progress)
@@ -168,6 +170,10 @@ class CallProgress(msgspec.Struct):
     endpoint: Endpoint | None = None
     candidates: dict[Hashable, int] = {}
     call_group: CallGroup = msgspec.field(default_factory=CallGroup)
+    operation: CallerOperation | None = None
+
+    def __post_init__(self) -> None:
+        self.operation = self.operation or self.call_group.operation
 
     @property
     def secrets(self) -> Secrets:

@@ -28,7 +28,7 @@ from holdfast.errors import A2AConnectionError, A2AError, CardSignatureError
 from holdfast.types import AgentCard, AgentInterface
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from holdfast._model.operations import Operation
     from holdfast._pipeline.cards.trust import AcceptedCard, CardTrust
@@ -141,19 +141,23 @@ class AgentCardResolver(UnaryOnly):
         fetches = self._fetches.here()
         if fetches.flight.is_running():
             call.progress.card = fetches.progress
-        else:
-            fetches.progress = call.progress.card = None
-            if isinstance(self._agent, str):
-                began = asyncio.get_running_loop().time()
-                progress = CallProgress(began=began, call_group=call.progress.call_group)
-                fetches.progress = call.progress.card = progress
         return await fetches.flight.run(lambda: self._start(call, fetches))
 
-    async def _start(self, call: AnyCall, fetches: _Fetches) -> AgentCard:
+    def _start(self, call: AnyCall, fetches: _Fetches) -> Coroutine[Any, Any, AgentCard]:
+        fetches.progress = call.progress.card = None
+        if isinstance(self._agent, str):
+            began = asyncio.get_running_loop().time()
+            progress = CallProgress(began=began, call_group=call.progress.call_group)
+            fetches.progress = call.progress.card = progress
+        return self._load_for(call, fetches)
+
+    async def _load_for(self, call: AnyCall, fetches: _Fetches) -> AgentCard:
+        progress = fetches.progress
         try:
             return await self._load(call)
         finally:
-            fetches.progress = None  # it refers to the call, which may be dropped
+            if fetches.progress is progress:
+                fetches.progress = None  # it refers to the call, which may be dropped
 
     def fresh_card(self, call: AnyCall) -> AgentCard | None:
         """Return the card for a call, while it is fresh."""
@@ -307,7 +311,7 @@ class AgentCardResolver(UnaryOnly):
 
     async def _fetch_from(self, agent: str, call: AnyCall, deadline: Deadline) -> FetchedCard:
         server = AgentInterface(url=origin(agent), protocol_binding=CARD_BINDING)
-        operation = call.progress.call_group.operation
+        operation = call.progress.operation
         request_id = call.request_id
         if operation is not None:
             request_id = operation.add_request(FETCH_CARD.name, None)

@@ -1,0 +1,229 @@
+"""The tree of observations: whatever happens, each start has one end, and the sums agree."""
+
+import asyncio
+import contextlib
+import gc
+import random
+
+import pytest
+from tests.kit.operation_trees import check_tree, of
+
+from holdfast import (
+    A2AError,
+    Coordinator,
+    HedgePolicy,
+    Resilience,
+    SqliteJournal,
+    connect,
+    observe,
+)
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Stall,
+    asks,
+    completes,
+    fails,
+    rate_limited,
+    streams,
+    unavailable,
+    works_forever,
+)
+
+BEHAVIOURS = [
+    lambda draw: completes("42", after=draw.choice([0, 1, 30])),
+    lambda draw: streams(*"abcdef", every=draw.choice([0, 0.5, 20])),
+    lambda draw: streams("a", "b", every=1, then=asks("which?")),
+    lambda draw: fails("no", after=draw.choice([0, 5])),
+    lambda draw: works_forever(),
+    lambda draw: "a message",
+]
+FAULTS = [
+    lambda draw: Refuse(),
+    lambda draw: Reset(after_execution=draw.random() < 0.5),
+    lambda draw: Cut(after_events=draw.randint(0, 4)),
+    lambda draw: rate_limited(retry_after=draw.choice([1, 5])),
+    lambda draw: unavailable(retry_after=1),
+    lambda draw: Stall(),
+]
+METHODS = [
+    "GetAgentCard",
+    "SendMessage",
+    "SendStreamingMessage",
+    "SubscribeToTask",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+]
+
+
+class Program:
+    """Calls a method of a client, and notes what its caller gets."""
+
+    def __init__(self, client, draw, key):
+        self.client = client
+        self.draw = draw
+        self.key = key
+        self.timeout = draw.choice([5, 60, 300])
+
+    async def ask(self):
+        key = self.draw.choice([None, self.key])
+        await self.client.ask("hi", key=key, cancel_on_abandon=self.draw.random() < 0.3)
+
+    async def send_message(self):
+        task = await self.client.send_message("hi", timeout=self.timeout)
+        if self.draw.random() < 0.5 and getattr(task, "status", None) is not None:
+            await self.client.wait(task.id, timeout=self.timeout)
+
+    async def cancel_task(self):
+        task = await self.client.send_message("hi", return_immediately=True, timeout=60)
+        await self.client.cancel_task(getattr(task, "id", "task-0"), timeout=self.timeout)
+
+    async def stream_message(self):
+        leaves_after = self.draw.choice([0, 1, 3, 100])
+        abandons = self.draw.random() < 0.3
+        async with self.client.stream_message(
+            "hi", timeout=self.timeout, cancel_on_abandon=abandons
+        ) as events:
+            count = 0
+            async for _ in events:
+                count += 1
+                if count > leaves_after:
+                    break
+
+    async def dropped_stream(self):
+        events = self.client.stream_message("hi", timeout=self.timeout)
+        await events.__aenter__()
+        await anext(events, None)
+
+    async def conversation(self):
+        conversation = self.client.conversation(on_input=lambda _: "this one")
+        await conversation.ask("hi", timeout=self.timeout)
+        await conversation.ask("and", timeout=self.timeout)
+
+    async def run(self):
+        shared = self.draw.random() < 0.5
+        run = self.client.run(
+            ["a", "b", "c"], run_id=self.key, shared=shared, concurrency=2, timeout=60
+        )
+        async with run:
+            async for _ in run:
+                if self.draw.random() < 0.2:
+                    break
+
+    async def resume_pending(self):
+        async for _ in self.client.resume_pending(timeout=self.timeout):
+            pass
+
+    async def subscribe_to_task(self):
+        async with self.client.subscribe_to_task("task-1", timeout=self.timeout) as events:
+            async for _ in events:
+                pass
+
+    async def simple(self):
+        await self.client.agent_card()
+        with contextlib.suppress(A2AError):
+            await self.client.list_tasks()
+        await self.client.get_task("task-1", timeout=self.timeout)
+
+
+CALLS = [name for name in vars(Program) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("seed", range(150))
+async def test_each_start_has_one_end_whatever_happens(seed, tmp_path):
+    draw, seen, got = random.Random(seed), [], []
+    agent = FakeAgent(
+        lambda _: draw.choice(BEHAVIOURS)(draw),
+        latency=draw.choice([0, 0.1]),
+        streaming=draw.random() < 0.7,
+        store_lag=draw.choice([0, 0, 2]),
+    )
+    for _ in range(draw.randint(0, 8)):
+        agent.inject(draw.choice(FAULTS)(draw), on=draw.choice(METHODS), times=draw.choice([1, 3]))
+    hedge = HedgePolicy() if draw.random() < 0.3 else None
+    journal = SqliteJournal(tmp_path / "calls.db")
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        bindings=(draw.choice(["JSONRPC", "HTTP+JSON"]),),
+        observers=[seen.append],
+        journal=journal,
+        resilience=Resilience(hedge=hedge),
+        card_ttl=draw.choice([0, 300]),
+        timeout=120,
+    )
+
+    async def use(name, number):
+        try:
+            await getattr(Program(client, draw, f"key-{number % 2}"), name)()
+        except (A2AError, asyncio.CancelledError, StopAsyncIteration, ValueError) as error:
+            got.append(error)
+
+    calls = [
+        asyncio.create_task(use(draw.choice(CALLS), number))
+        for number in range(draw.randint(1, 4))
+    ]
+    for call in calls:
+        if draw.random() < 0.4:
+            at = draw.choice([0, 0.05, 0.3, 1, 7, 40])
+            asyncio.get_running_loop().call_later(at, call.cancel)
+    await asyncio.wait(calls, timeout=2000)
+    gc.collect()
+    await client.close()
+    await journal.close()
+
+    check_tree(seen)
+    ended = of(seen, observe.OperationFinished)
+    errors = [each.error for each in ended]
+    assert all(error in errors for error in got if isinstance(error, A2AError))
+
+
+async def test_a_stream_that_is_garbage_collected_has_an_end():
+    agent, seen = FakeAgent(streams(*"abc", every=5)), []
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        events = client.stream_message("hi")
+        await events.__aenter__()
+        await anext(events)
+        del events
+        gc.collect()
+        await asyncio.sleep(0)
+
+        (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.outcome, ended.error, ended.events, ended.executed) == ("left", None, 1, True)
+    check_tree(seen)
+
+
+async def test_agents_of_a_coordinator_are_named_as_the_program_names_them():
+    one, two = FakeAgent("1", url="http://one.test"), FakeAgent("2", url="http://two.test")
+    seen = []
+    agents = {"first": one.url, "second": two.url}
+    async with Coordinator(
+        agents, engine=FakeNetwork(one, two), observers=[seen.append]
+    ) as coordinator:
+        await coordinator.fan_out("hi")
+        await coordinator.delegate("first", "hi")
+
+    ended = of(seen, observe.OperationFinished)
+    named = sorted((each.operation, each.agent) for each in ended)
+    assert named == [("delegate", "first"), ("fan_out", "first"), ("fan_out", "second")]
+    assert {each.agent for each in seen} == {"first", "second"}
+    for name in agents:
+        check_tree([each for each in seen if each.agent == name])
+
+
+async def test_the_cancellation_of_an_abandoned_task_is_below_the_operation_that_left_it():
+    agent, seen = FakeAgent(works_forever()), []
+    async with (
+        connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client,
+        client.stream_message("hi", cancel_on_abandon=True) as events,
+    ):
+        await anext(events)
+
+    left, cancelled = of(seen, observe.OperationFinished)
+    assert (left.operation, left.outcome) == ("stream_message", "left")
+    assert (cancelled.operation, cancelled.parent_id) == ("cancel_task", left.operation_id)
+    check_tree(seen)
