@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from holdfast._model.operations import GET_AGENT_CARD, SEND_NAMES
+from holdfast._model.operations import (
+    CANCEL_TASK,
+    GET_AGENT_CARD,
+    GET_TASK,
+    SEND_NAMES,
+    SUBSCRIBE_TO_TASK,
+)
 from holdfast.errors import A2AError, OutcomeUnknownError
 from holdfast.types import (
     Message,
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
     from holdfast.types import TaskState
 
 __all__ = ["CallerOperation"]
+
+_OF_TASKS = SEND_NAMES | {SUBSCRIBE_TO_TASK.name, GET_TASK.name, CANCEL_TASK.name}
+"""A2A methods of requests that send a message, or follow its task."""
 
 _MAX_REQUESTS_KEPT = 50
 """Requests of messages whose attempts the error of an operation has, at most."""
@@ -59,7 +68,8 @@ class CallerOperation:
             not at all if there is nothing to do, or another client does it.
         method: A2A method of the request that sends the message, else of the first one.
         request_id: Id of that request.
-        latest_request: Id and A2A method of the latest request.
+        latest_request: Id and A2A method of the latest request that sends the message, or that
+            follows its task.
         endpoint: Address of the latest attempt.
         message_id: Id of the message that is sent.
         task_id: Id of the task, as far as known.
@@ -217,7 +227,8 @@ class CallerOperation:
         self._report_start()
         self.requests += 1
         request_id = request_id or f"{self.id}.{self.requests}"
-        self.latest_request = request_id, method
+        if method in _OF_TASKS or self.latest_request[0] is None:
+            self.latest_request = request_id, method
         if isinstance(params, SendMessageRequest):
             message = params.message
             self.message_id = message.message_id

@@ -173,7 +173,7 @@ class Observers:
         self, operation: CallerOperation, *, number: int, error: A2AError | None
     ) -> None:
         """Report that a stream has resubscribed."""
-        operation.reconnects = number
+        operation.reconnects += 1
         subject = self._of_latest_request(operation)
         self._notify(event.Reconnected(**subject, number=number, error=error))
 

@@ -139,8 +139,9 @@ class RequestFinished(Observation, frozen=True, kw_only=True):
     """A request has ended; reported once for each `RequestStarted`.
 
     An `OperationFinished` follows if the operation ends with it. A stream that was cut has the
-    error that cut it, even if the operation continues. A request for the agent's card may outlive
-    the operation that began it, while other operations wait for the card.
+    error that cut it, even if the operation continues. A request may outlive its operation: one
+    for the agent's card, while other operations wait for the card, and one in flight when its
+    caller abandons the operation (``cancel_on_abandon``).
 
     Attributes:
         attempts: Number of attempts; 0 if an open circuit refused the request, or an `Interceptor`
