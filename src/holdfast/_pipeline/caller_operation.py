@@ -75,7 +75,7 @@ class CallerOperation:
         task_id: Id of the task, as far as known.
         context_id: Id of the conversation, as far as known.
         state: State of the task as last seen.
-        requests: Number of requests.
+        requests: Number of requests that have started.
         attempts: Number of attempts of all requests.
         retries: Number of attempts that repeat a failed one.
         reconnects: Number of resubscriptions.
@@ -116,6 +116,7 @@ class CallerOperation:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began = 0.0
         self._ended: float | None = None
+        self._named_requests = 0
         self._depth = 0
         self._is_started = self._is_finished = self._is_left = False
         self._kept: list[CallProgress] = []
@@ -217,7 +218,7 @@ class CallerOperation:
     # ── What is learned on the way ───────────────────────────────────────────────────────────
 
     def add_request(self, method: str, params: object, *, request_id: str | None = None) -> str:
-        """Note a request, and return its id.
+        """Note a request that is about to start, and return its id.
 
         Args:
             method: Its A2A method.
@@ -225,8 +226,8 @@ class CallerOperation:
             request_id: The id that it has already; None for the next one of the operation.
         """
         self._report_start()
-        self.requests += 1
-        request_id = request_id or f"{self.id}.{self.requests}"
+        self._named_requests += 1
+        request_id = request_id or f"{self.id}.{self._named_requests}"
         if method in _OF_TASKS or self.latest_request[0] is None:
             self.latest_request = request_id, method
         if isinstance(params, SendMessageRequest):

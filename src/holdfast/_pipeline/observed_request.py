@@ -51,6 +51,7 @@ class ObservedRequest:
             )
             self._own.begin()
             self._own.add_request(call.operation.name, None, request_id=call.request_id)
+        self._operation.requests += 1
         if self._operation.is_observed:
             self._operation.open_requests.add(self)
             observers.request_started(call)
