@@ -397,6 +397,28 @@ async def test_factory_given_a_card_of_holdfast_says_what_to_pass():
 
 
 @pytest.mark.parametrize(
+    ("operation", "request_", "told"),
+    [
+        ("get_task", "t-1", "not str; pass a request with this id"),
+        ("get_task", holdfast.Task(id="t-1"), r"not holdfast\.types\.Task; pass .* with its id"),
+        (
+            "create_task_push_notification_config",
+            holdfast.types.TaskPushNotificationConfig(url="http://me.test"),
+            r"pass holdfast.*to_proto\(…, a2a\.types\.TaskPushNotificationConfig\)",
+        ),
+    ],
+)
+async def test_client_given_a_request_of_another_library_says_what_to_pass(
+    operation, request_, told
+):
+    client = client_of(FakeAgent())
+    with pytest.raises(
+        TypeError, match=f"request must be a request of the official SDK, .*{told}"
+    ):
+        await getattr(client, operation)(request_)
+
+
+@pytest.mark.parametrize(
     ("make", "advice"),
     [
         (client_of, "give client_factory the option auth=SchemeCredentials({'bearer': …})"),

@@ -44,6 +44,7 @@ from holdfast._integrations.a2a_sdk.validation import (
     check_config,
     check_context,
     check_names,
+    check_request,
 )
 from holdfast.auth import ClientCallContext
 from holdfast.client import connect
@@ -317,6 +318,7 @@ class HoldfastTransport(ClientTransport):
             return to_proto(await self._value(operation.ask, request, context), operation.answer)
 
     async def _value(self, ask: Ask[Any, R], request: Any, context: SdkContext | None) -> R:
+        check_request(request)
         options = self._options(request.tenant, context)
         return await ask(self._client, self._params(request), options)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from a2a.client.client import ClientCallContext, ClientConfig
 from a2a.types import AgentCard
+from google.protobuf.message import Message
 
 from holdfast import compat, types
 from holdfast._arguments import check_options
@@ -16,7 +17,14 @@ from holdfast.extend import Interceptor
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["check_card", "check_config", "check_context", "check_interceptors", "check_names"]
+__all__ = [
+    "check_card",
+    "check_config",
+    "check_context",
+    "check_interceptors",
+    "check_names",
+    "check_request",
+]
 
 _RETRYING = frozenset(field.name for field in fields(RetryConfig))
 
@@ -63,6 +71,26 @@ def check_context(context: object) -> None:
     if context is not None and not isinstance(context, ClientCallContext):
         text = f"context must be a2a.client.ClientCallContext, not {_kind(context)}"
         raise TypeError(text)
+
+
+def check_request(request: object) -> None:
+    """Check the request of a call; Holdfast has classes of the same names.
+
+    Raises:
+        TypeError: It is not a message of the SDK.
+    """
+    if isinstance(request, Message):
+        return
+    hint = ""
+    if isinstance(request, types.WireValue):
+        name = type(request).__name__
+        hint = f"; pass holdfast.integrations.a2a_sdk.to_proto(…, a2a.types.{name})"
+        if isinstance(request, types.Task):
+            hint = "; pass a request with its id"
+    elif isinstance(request, str):
+        hint = "; pass a request with this id"
+    text = f"request must be a request of the official SDK, not {_kind(request)}{hint}"
+    raise TypeError(text)
 
 
 def check_interceptors(interceptors: Iterable[object] | None) -> None:
