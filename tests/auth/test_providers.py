@@ -7,6 +7,7 @@ import logging
 import re
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import strategies as st
@@ -85,6 +86,12 @@ def test_a_credential_service_provides_what_the_card_requires():
 def test_an_invalid_auth_is_named_by_its_type(auth):
     with pytest.raises(TypeError, match=f"not {type(auth).__name__}"):
         to_provider(auth)
+
+
+def test_an_auth_of_httpx_is_refused_with_what_to_pass():
+    text = r'not DigestAuth, an Auth of httpx; pass .* auth="Bearer …", or an AuthProvider'
+    with pytest.raises(TypeError, match=text):
+        to_provider(httpx.DigestAuth("ann", "pass"))
 
 
 def test_static_auth_refuses_a_single_value():
@@ -1040,12 +1047,39 @@ async def test_an_api_key_in_the_authorization_header_needs_no_scheme(name):
     assert "scheme" not in caught.value.message
 
 
-@pytest.mark.parametrize("auth", ["Bearer wrong", SchemeCredentials({"bearer": "wrong"})])
-async def test_a_401_with_auth_keeps_the_agents_message(auth):
+async def test_a_401_with_scheme_credentials_keeps_the_agents_message():
+    auth = SchemeCredentials({"bearer": "wrong"})
     with pytest.raises(AuthenticationError) as caught:
         await connected(asking(["bearer"], token=SECRET), auth).send_message("hello")
 
     assert "requires" not in caught.value.message
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("auth", "says", "missing"),
+    [
+        ("Bearer wrong", ", and did not accept the header authorization", ()),
+        ({"Authorization": "Bearer wrong"}, ", and did not accept the header authorization", ()),
+        ({"bearer": "wrong"}, ": pass auth=SchemeCredentials({'bearer': …})", ("bearer",)),
+    ],
+)
+async def test_a_401_with_static_auth_names_what_the_card_requires(auth, says, missing, binding):
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(asking(["bearer"], token=SECRET), auth, binding).send_message("hello")
+
+    assert caught.value.message.endswith(f"requires the bearer token 'bearer'{says}")
+    assert (caught.value.schemes, caught.value.missing) == (("bearer",), missing)
+    assert "wrong" not in caught.value.message
+
+
+async def test_a_401_with_static_auth_and_no_requirements_does_not_say_that_nothing_was_sent():
+    agent = FakeAgent(card=guarded(securitySchemes={}), token=SECRET)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, {"bearer": "wrong"}).send_message("hello")
+
+    assert "no credentials" not in caught.value.message
 
 
 async def test_on_unauthorized_receives_the_refused_call():

@@ -42,15 +42,20 @@ from tests.kit.tls_files import Files
 
 import holdfast
 from holdfast.auth import oauth
+from holdfast.integrations import a2a_sdk
 from holdfast.testing import (
     Fail,
     FakeAgent,
     FakeNetwork,
+    Refuse,
     Respond,
     Stall,
     asks,
     bad_gateway,
     completes,
+    crashes,
+    fails,
+    needs_auth,
     rate_limited,
     streams,
     unavailable,
@@ -143,6 +148,20 @@ async def an_engine_is_lent(written, world):
             assert isinstance(
                 holdfast.compat.ClientConfig(engine=engine), holdfast.compat.ClientConfig
             )
+
+
+@row(
+    '`httpx.AsyncClient(headers={"Authorization": …})`',
+    "`httpx.AsyncClient(headers=…)`, other headers",
+)
+async def headers_of_the_httpx_client_are_options(written, world):
+    fake = FakeAgent("384,400 km", url="https://agent.example.com")
+    world.reach(fake)
+    await (await written()).ask("hello")
+    name, value = (
+        ("x-team", "moon") if "other" in written.wrote else ("authorization", "Bearer s3cret")
+    )
+    assert fake.received[-1].headers[name] == value
 
 
 @row("`ClientConfig(supported_protocol_bindings=…)`")
@@ -477,6 +496,12 @@ async def push_configurations_are_kept_at_the_agent(written, world):
 async def the_extended_card_is_fetched(written, world):
     _, names = await world.usual()
     assert (await written(**names)).name == "Fake agent, extended"
+    refused = await written()
+    world.reach(FakeAgent(url=HERE, card=card_of("Public").to_dict()))
+    client = holdfast.connect(HERE)
+    with pytest.raises(refused):
+        await client.get_extended_agent_card()
+    assert (await written(agent=client)).name == "Public"
 
 
 @row("`client.add_event_consumer(consumer)`, before 1.0")
@@ -595,6 +620,41 @@ async def a_question_is_replied_to(written, world):
     assert (await written(answer=answer, **names)).text == "booked"
 
 
+@row("`TaskState.TASK_STATE_AUTH_REQUIRED` of a reply")
+async def an_authorization_is_handled(written, world):
+    asked = []
+
+    async def handler(interruption):
+        asked.append(interruption.text)
+
+    _, names = await world.usual(
+        needs_auth("Log in", cleared_after=5, then=completes("384,400 km"))
+    )
+    assert (await written(handler=handler, **names)).text == "384,400 km"
+    assert asked == ["Log in"]
+
+
+@row("`TaskState.TASK_STATE_FAILED`, `REJECTED` or `CANCELED` of a reply")
+async def a_task_that_fails_is_an_error(written, world):
+    _, names = await world.usual(fails("no such planet"))
+    agent = names["agent"]
+    with pytest.raises(holdfast.TaskFailedError) as caught:
+        await written(**names)
+    kinds = [await written() for _ in range(3)]
+    above = await written()
+    assert all(issubclass(kind, above) for kind in kinds)
+    assert type(caught.value) is kinds[0]
+    assert (await written(error=caught.value)).state is holdfast.TaskState.FAILED
+    assert (await written(**names)).state is holdfast.TaskState.FAILED
+    async with agent.stream_message("hello") as events:
+        assert [event async for event in events]
+        assert events.task.state is holdfast.TaskState.FAILED
+        with pytest.raises(kinds[0]):
+            [text async for text in events.text_deltas()]
+        with pytest.raises(kinds[0]):
+            await events.result()
+
+
 @row("`TaskState.TASK_STATE_COMPLETED`, `Role.ROLE_USER`")
 async def enums_are_converted(written, world):
     assert await written() is holdfast.TaskState.COMPLETED
@@ -607,7 +667,10 @@ async def enums_are_converted(written, world):
 async def values_have_their_text(written, world):
     part = holdfast.Part(text="hello")
     assert await written(message=holdfast.Message(parts=(part,))) == "hello"
-    assert await written(artifact=holdfast.Artifact(artifact_id="1", parts=(part,))) == "hello"
+    artifact = holdfast.Artifact(artifact_id="1", parts=(part, part, holdfast.data_part(1)))
+    assert await written(artifact=artifact) == "hellohello"
+    of_sdk = a2a.helpers.get_artifact_text(a2a_sdk.to_proto(artifact, pb.Artifact))
+    assert await written(artifact=artifact) == of_sdk == "hello\nhello"
 
 
 @row(
@@ -751,7 +814,7 @@ async def events_are_folded_by_hand(written, world):
     assert (await fresh.save_task_event(event)).id == before.id
 
 
-@row("`A2AClientHTTPError`, `error.status_code`")
+@row("before 1.0 `A2AClientHTTPError`, `error.status_code`")
 async def a_status_is_an_error(written, world):
     error = await failing(bad_gateway(), world)
     assert type(error) is await written()
@@ -777,7 +840,7 @@ async def two_times_may_be_over(written, world):
     assert isinstance(a_call, both)
 
 
-@row("`A2AClientJSONRPCError`, `error.error.code`")
+@row("before 1.0 `A2AClientJSONRPCError`, `error.error.code`")
 async def an_answer_that_is_an_error_has_a_class(written, world):
     error = await failing(Fail(code=-32001, data={"taskId": "1"}), world)
     assert await written(error=error) == -32001
@@ -785,19 +848,19 @@ async def an_answer_that_is_an_error_has_a_class(written, world):
     assert type(error) is await written()
 
 
-@row("`A2AClientJSONError`")
+@row("before 1.0 `A2AClientJSONError`")
 async def a_reply_that_is_no_json_is_an_error(written, world):
     page = Respond(status=200, headers={"content-type": "application/json"}, body=b"{oops")
     assert type(await failing(page, world)) is await written()
 
 
-@row("`A2AClientInvalidStateError`")
+@row("before 1.0 `A2AClientInvalidStateError`")
 async def no_task_yet_is_an_error(written, world):
     with pytest.raises(await written()):
         holdfast.compat.ClientTaskManager().get_task_or_raise()
 
 
-@row("`A2AClientInvalidArgsError`")
+@row("before 1.0 `A2AClientInvalidArgsError`")
 async def arguments_that_cannot_be_right_are_told_at_once(written, world):
     fake, names = await world.usual()
     with pytest.raises(await written()):
@@ -805,16 +868,36 @@ async def arguments_that_cannot_be_right_are_told_at_once(written, world):
     assert fake.received == []
 
 
-@row("`AgentCardResolutionError`")
+@row("`AgentCardResolutionError`, `error.status_code`")
 async def no_card_is_an_error(written, world):
-    with pytest.raises(await written()):
-        await REAL["connect"](HERE, engine=Pages({})).agent_card()
+    page = Respond(status=200, headers={"content-type": "text/html"}, body=b"<html>")
+    faults = {404: Respond(status=404), 401: Respond(status=401), 503: Respond(status=503)}
+    for status, fault in {**faults, None: Refuse(), 200: page}.items():
+        fake = FakeAgent(url=HERE)
+        fake.inject(fault, on="GetAgentCard", times=9)
+        world.reach(fake)
+        kind = await written()
+        with pytest.raises(holdfast.A2AError) as caught:
+            await holdfast.connect(HERE, resilience=OFF).agent_card()
+        assert type(caught.value) is kind
+        assert caught.value.http_status == status
+    assert await written(error=caught.value) == 200
+
+
+async def test_an_agents_error_after_its_task_began_is_the_cause_of_a_failed_task():
+    fake = FakeAgent(crashes(after=1), url=HERE)
+    async with REAL["connect"](HERE, engine=FakeNetwork(fake)) as client:
+        with pytest.raises(holdfast.TaskFailedError) as caught:
+            await client.ask("hello")
+    assert isinstance(caught.value.__cause__, holdfast.errors.InternalError)
 
 
 ERRORS_OF_THE_PROTOCOL = [
     row.wrote
     for row in guide.rows
-    if "holdfast.errors." in row.now and not re.search("Client|Signature", row.wrote)
+    if re.match(r"`\w+Error`", row.wrote)
+    and "holdfast.errors." in row.now
+    and not re.search("Signature|Resolution", row.wrote)
 ]
 
 
@@ -841,11 +924,6 @@ SDK_MODULES = (
     *(a2a.client, a2a.client.interceptors, a2a.client.service_parameters, a2a.helpers, a2a.types),
     a2a.utils.errors,
 )
-OF_0_3 = {
-    *("A2AClientHTTPError", "A2AClientJSONRPCError", "A2AClientJSONError"),
-    *("A2AClientInvalidStateError", "A2AClientInvalidArgsError"),
-}
-
 
 CLASS_OF_SDK = r"[A-Z]\w+(?:Args|Error|Request|Configuration|State|Context|Config|Factory)\b"
 HELPER_OF_SDK = r"(?:new_\w+|get_\w+_text|with_a2a_\w+)\b"
@@ -855,7 +933,7 @@ def test_every_class_and_helper_on_the_left_is_in_the_installed_sdk():
     wrote = "\n".join(re.sub("before 1.0.*", "", row.wrote) for row in guide.rows)
     named = set(re.findall(rf"(?<![.\w])({CLASS_OF_SDK}|{HELPER_OF_SDK})", wrote))
     missing = {name for name in named if not any(hasattr(each, name) for each in SDK_MODULES)}
-    assert missing - OF_0_3 == {"SignatureVerificationError"}
+    assert missing == {"SignatureVerificationError"}
     assert hasattr(a2a.utils.signing, "SignatureVerificationError")
     assert {"BeforeArgs", "get_message_text", "with_a2a_extensions", "JSONParseError"} <= named
     assert callable(a2a.client.Client.add_interceptor)
@@ -869,7 +947,7 @@ def test_what_is_left_out_is_left_out():
 
 
 row("`client.close()`")(a_client_is_closed)
-row("`A2AClientError`")(one_error_is_above_all)
+row("`A2AClientError`", "`A2AError` of `a2a.utils.errors`")(one_error_is_above_all)
 
 
 @guide.each_row

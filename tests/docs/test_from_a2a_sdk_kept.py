@@ -10,8 +10,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from a2a.client import ClientConfig, ClientFactory
-from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client.errors import (
+    A2AClientError,
+    A2AClientTimeoutError,
+    AgentCardResolutionError,
+)
 from a2a.client.transports.base import ClientTransport
 from a2a.helpers import get_stream_response_text
 from a2a.types import a2a_pb2 as pb
@@ -24,6 +28,7 @@ from tests.kit.real_agents import LIMIT, PACKAGE, sdk_process, sdk_python
 from tests.kit.sdk_clients import card_of
 from tests.kit.sdk_transports import Scripted as ScriptedTransport
 from tests.kit.sdk_transports import refused, status_error, timed_out, unanswered
+from tests.kit.tls_files import Files
 
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
@@ -37,6 +42,8 @@ from holdfast.testing import (
     Reset,
     Stall,
     bad_gateway,
+    completes,
+    needs_auth,
     rate_limited,
     streams,
     unavailable,
@@ -49,6 +56,7 @@ guide = Guide(
     "RetryTransport",
     "An httpx client with retries",
     "Time limits of a stream",
+    "Settings of your httpx client",
     "Arguments",
     "Google ADK",
     "Serve an agent",
@@ -109,6 +117,109 @@ def send():
     return pb.SendMessageRequest(
         message=pb.Message(message_id="1", role=pb.ROLE_USER, parts=[part])
     )
+
+
+class OfHttpx(httpx.Auth):
+    """Credentials of the SDK's user."""
+
+
+class Provider:
+    """The same, as Holdfast has them."""
+
+    async def credentials(self, call, /):
+        return holdfast.auth.Credentials(query={"key": "1"})
+
+    async def on_unauthorized(self, call, error, /):
+        return False
+
+
+SETTINGS = {
+    "auth=": {"auth": OfHttpx()},
+    "event_hooks=": {"event_hooks": {"request": [print]}},
+    "verify=False": {"verify": False},
+    "proxy=": {"proxy": "http://proxy.test:8080"},
+    "params=": {"params": {"key": "1"}},
+}
+
+
+@row(
+    "`httpx.AsyncClient(auth=…)`, an `httpx.Auth`",
+    "`httpx.AsyncClient(event_hooks=…)`",
+    "`httpx.AsyncClient(verify=False)`",
+    "`httpx.AsyncClient(proxy=…)`, `mounts`, `transport`",
+    "`httpx.AsyncClient(params=…)`",
+)
+async def a_setting_of_the_httpx_client_is_refused_until_its_option_is_passed(written, world):
+    [settings] = [values for name, values in SETTINGS.items() if name in written.wrote]
+    fake = FakeAgent(url=HERE)
+    names = {"engine": FakeNetwork(fake), "observer": print, "layer": holdfast.extend.BaseLayer}
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+        assert Files(Path(directory)).ca.name == "ca.pem"
+        async with ASYNC_CLIENT(**settings) as http:
+            config = ClientConfig(httpx_client=http)
+            with pytest.raises(ValueError, match="to client_factory instead"):
+                a2a_sdk.client_factory(config).create(card_of(fake))
+            while written.left:
+                made = await written(config=config, provider=Provider(), **names)
+                if isinstance(made, ClientFactory):
+                    made.create(card_of(fake))
+                else:
+                    assert made == await Provider().credentials(None)
+
+
+async def test_what_is_taken_over_of_the_httpx_client_is_so():
+    fake = FakeAgent(url=HERE)
+    options = {"headers": {"x-team": "moon"}, "cookies": {"a": "b"}, "auth": ("ann", "pass")}
+    options |= {
+        "base_url": "http://x",
+        "follow_redirects": True,
+        "limits": httpx.Limits(max_connections=5),
+    }
+    async with ASYNC_CLIENT(**options) as http:
+        config = ClientConfig(httpx_client=http)
+        factory = a2a_sdk.client_factory(config, engine=FakeNetwork(fake))
+        async with factory.create(card_of(fake)) as client:
+            http.headers["x-team"] = "sun"
+            await client.list_tasks(pb.ListTasksRequest())
+    headers = fake.received[-1].headers
+    assert (headers["x-team"], headers["cookie"]) == ("sun", "a=b")
+    assert headers["authorization"].startswith("Basic ")
+    assert "httpx" not in headers["user-agent"]
+
+
+async def test_auth_required_does_not_end_the_loop():
+    fake = FakeAgent(needs_auth("Log in", cleared_after=60, then=completes("done")), url=HERE)
+    factory = a2a_sdk.client_factory(engine=FakeNetwork(fake))
+    async with factory.create(card_of(fake)) as client:
+        events = [event async for event in client.send_message(send())]
+    states = [event.status_update.status.state for event in events]
+    assert pb.TASK_STATE_AUTH_REQUIRED in states
+    assert "".join(get_stream_response_text(event) for event in events).endswith("done")
+
+
+async def test_a_silent_stream_is_resumed_and_raises_no_timeout():
+    fake = FakeAgent(streams("384,400", " km", every=1), url=HERE)
+    fake.inject(Stall(phase="idle", after_events=3), on="SendStreamingMessage")
+    async with ASYNC_CLIENT(timeout=2) as http:
+        config = ClientConfig(httpx_client=http)
+        factory = a2a_sdk.client_factory(config, engine=FakeNetwork(fake))
+        async with factory.create(card_of(fake)) as client:
+            events = [event async for event in client.send_message(send())]
+    assert "SubscribeToTask" in called(fake)
+    assert events[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+
+
+async def test_only_create_from_url_retries_the_request_of_the_card():
+    fake = FakeAgent(url=HERE)
+    bare = CARRYING(engine=FakeNetwork(fake), resilience=OFF)
+    async with ASYNC_CLIENT(transport=bare) as http:
+        fake.inject(unavailable(retry_after=1), on="GetAgentCard")
+        with pytest.raises(AgentCardResolutionError):
+            await A2ACardResolver(http, HERE).get_agent_card()
+        fake.inject(unavailable(retry_after=1), on="GetAgentCard")
+        config = ClientConfig(httpx_client=http)
+        factory = a2a_sdk.client_factory(config, engine=FakeNetwork(fake))
+        assert isinstance(await factory.create_from_url(HERE), Client)
 
 
 @row("`ClientFactory(config)`")

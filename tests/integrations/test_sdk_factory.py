@@ -70,7 +70,9 @@ OWN_CARD = pb.AgentCard(
     "make", [client_factory, lambda **given: transport_of(FakeAgent(), **given)]
 )
 async def test_a_budget_that_transports_share_is_refused_where_it_would_not_be(make):
-    with pytest.raises(ValueError, match=r"SharedBudget has no effect.*pass shared=Endpoints"):
+    with pytest.raises(
+        ValueError, match=r"SharedBudget alone has no effect.*pass the same shared=Endpoints"
+    ):
         make(retry_config=RetryConfig(budget=SharedBudget()))
 
 
@@ -369,7 +371,11 @@ async def test_a_journal_is_not_opened_before_there_is_something_to_write(tmp_pa
 @pytest.mark.parametrize(
     ("config", "kind"),
     [
-        (holdfast.compat.ClientConfig(), "holdfast.compat.ClientConfig"),
+        (
+            holdfast.compat.ClientConfig(),
+            "holdfast.compat.ClientConfig; pass the ClientConfig of the official SDK.* engine=",
+        ),
+        (httpx.AsyncClient(), r"httpx.AsyncClient; pass ClientConfig\(httpx_client=…\)"),
         ("http://a.test", "str"),
         ({}, "dict"),
         (pb.AgentCard(), "AgentCard"),
@@ -381,6 +387,59 @@ async def test_another_configuration_is_distinguished_from_the_sdks(config, kind
         client_factory(config)
     with pytest.raises(TypeError, match=told):
         HoldfastTransport(pb.AgentCard(), "http://a.test", config)
+
+
+async def test_factory_given_a_card_of_holdfast_says_what_to_pass():
+    card = holdfast.AgentCard(name="a")
+    told = r"not holdfast\.types\.AgentCard; pass .*to_proto\(card, a2a\.types\.AgentCard\)"
+    with pytest.raises(TypeError, match=told):
+        client_factory().create(card)
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_", "told"),
+    [
+        ("get_task", "t-1", "not str; pass a request with this id"),
+        ("get_task", holdfast.Task(id="t-1"), r"not holdfast\.types\.Task; pass .* with its id"),
+        (
+            "create_task_push_notification_config",
+            holdfast.types.TaskPushNotificationConfig(url="http://me.test"),
+            r"pass holdfast.*to_proto\(…, a2a\.types\.TaskPushNotificationConfig\)",
+        ),
+    ],
+)
+async def test_client_given_a_request_of_another_library_says_what_to_pass(
+    operation, request_, told
+):
+    client = client_of(FakeAgent())
+    with pytest.raises(
+        TypeError, match=f"request must be a request of the official SDK, .*{told}"
+    ):
+        await getattr(client, operation)(request_)
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (client_of, "give client_factory the option auth=SchemeCredentials({'bearer': …})"),
+        (transport_of, "give HoldfastTransport the option auth=SchemeCredentials({'bearer': …})"),
+    ],
+)
+async def test_errors_that_advise_an_option_name_what_takes_it(make, advice):
+    agent = FakeAgent(token="t0ken")
+    card = card_of(agent, "JSONRPC")
+    card.security_schemes["bearer"].http_auth_security_scheme.scheme = "bearer"
+    card.security_requirements.add().schemes["bearer"].SetInParent()
+    client = make(agent, card=card) if make is client_of else None
+    if client is None:
+        network = FakeNetwork(agent)
+        client = HoldfastTransport(card, f"{agent.url}/rpc", engine=network, env=Dice())
+
+    with pytest.raises(CallFailedError) as caught:
+        await client.list_tasks(pb.ListTasksRequest())
+
+    assert advice in str(caught.value)
+    assert ": pass auth=SchemeCredentials" in str(caught.value.__cause__)
 
 
 async def test_the_arguments_of_the_sdks_own_transports_are_distinguished_from_these():

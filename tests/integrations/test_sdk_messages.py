@@ -430,7 +430,7 @@ def test_a_long_key_is_shortened_in_the_place():
 
 
 def test_a_value_of_another_type_is_a_mistake_of_the_program():
-    with pytest.raises(TypeError, match="Task is not Message"):
+    with pytest.raises(TypeError, match=r"Task is not a2a\.types\.Message"):
         to_proto(Task(id="t"), pb.Message)
     with pytest.raises(TypeError, match="Task is not an A2A request"):
         to_params(pb.Task())

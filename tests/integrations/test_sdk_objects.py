@@ -275,6 +275,31 @@ CASES = {
         lambda: to_value(TASK, types.Task),
         r"kind must be a class of holdfast\.types; pass holdfast\.types\.Task",
     ),
+    "value of Holdfast to convert from the SDK": (
+        lambda: to_value(to_value(TASK, types.Task), types.Task),
+        lambda: to_value(TASK, types.Task),
+        r"must be a message of the official SDK, not holdfast\.types\.Task",
+    ),
+    "message of the SDK to convert to the SDK": (
+        lambda: to_proto(TASK, pb.Task),
+        None,
+        r"value must be of holdfast\.types, not a2a\.types\.Task",
+    ),
+    "event to convert to an envelope": (
+        lambda: to_proto(to_value(TASK, types.Task), pb.StreamResponse),
+        lambda: to_proto(types.StreamResponse(task=to_value(TASK, types.Task)), pb.StreamResponse),
+        r"Task is not a2a\.types\.StreamResponse; pass holdfast\.types\.StreamResponse\(task=…\)",
+    ),
+    "message to convert to another": (
+        lambda: to_proto(MESSAGE, pb.Task),
+        None,
+        r"holdfast\.types\.Message is not a2a\.types\.Task$",
+    ),
+    "httpx client of connect": (
+        lambda: connect(AGENT.url, httpx_client=httpx.AsyncClient()),
+        lambda: made(auth="Bearer t", headers={"x-team": "moon"}),
+        "pass its credentials as auth=, its other headers as headers=, .* as engine=",
+    ),
     "class of Holdfast to convert to": (
         lambda: to_proto(MESSAGE, types.Message),
         lambda: to_proto(MESSAGE, pb.Message),

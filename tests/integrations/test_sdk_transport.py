@@ -893,6 +893,8 @@ async def test_what_cannot_come_along_is_said_and_what_to_pass_instead(settings,
         with pytest.raises(ValueError, match="httpx_client of the configuration has") as caught:
             factory.create(card_of(agent))
         assert f"pass {next(iter(instead))}=" in str(caught.value)
+        assert "to client_factory instead" in str(caught.value)
+        assert "HoldfastTransport" not in str(caught.value)
         with pytest.raises(ValueError, match="httpx_client of the configuration has"):
             client_factory(lending(lent), **dict.fromkeys(instead)).create(card_of(agent))
         client_factory(lending(lent), **instead).create(card_of(agent))

@@ -665,15 +665,19 @@ async def test_refused(make):
     assert not progress.sent
 
 
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
 @on_a_loop
-async def test_the_error_of_a_refusing_proxy_has_only_the_reason(monkeypatch):
+async def test_the_error_of_a_refusing_proxy_names_it_and_its_variable(variable, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     with peer_closed_loop_blocked() as port:
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv(variable, f"http://ann:s3cret@127.0.0.1:{port}")
         async with open_engine() as engine:
             request = get("http://agent.example/")
             error = await failing(engine.request(request), A2AConnectionError)
 
-    assert error.message == "the proxy did not connect (Connection refused)"
+    proxy = f"http://127.0.0.1:{port} from {variable}"
+    assert error.message == f"the proxy did not connect ({proxy}: Connection refused)"
 
 
 @pytest.mark.parametrize("name", [LONG_NAME, "a" * 64 + ".invalid", "no..name.invalid"])

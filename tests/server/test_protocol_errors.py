@@ -429,6 +429,16 @@ async def test_a_proper_answer_passes_untouched(binding, status, body, caplog):
     assert caplog.records == []
 
 
+async def test_the_log_of_a_replaced_response_begins_with_its_error(caplog):
+    await served(answering(401, PAGE, "text/html"))
+
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().endswith(
+        "failed: HTTP 401 Unauthorized (a protocol error replaces the application's response)"
+    )
+
+
 async def test_a_problem_of_http_passes_untouched():
     body = b'{"type":"https://a.test/task-not-found","title":"no"}'
 

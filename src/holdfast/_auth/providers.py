@@ -17,7 +17,11 @@ from holdfast._pipeline.credentials import AuthProvider
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._wire.credentials import Credentials
 from holdfast._wire.http import check_caller_headers, check_headers
-from holdfast._wire.security import explain_missing_scheme
+from holdfast._wire.security import (
+    explain_missing_scheme,
+    explain_refusal,
+    required_alternatives,
+)
 
 if TYPE_CHECKING:
     from holdfast._pipeline.listeners import Interceptor
@@ -69,13 +73,17 @@ class StaticAuth:
         return self._credentials
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Return False: there are no other credentials. The error names a missing scheme.
+        """Return False: there are no other credentials. The error names what the card requires.
 
         Args:
             call: The call as it was sent.
             error: The error of the agent.
         """
-        explain_missing_scheme(error, self._credentials.headers, call.card)
+        headers = {name.lower(): value for name, value in self._credentials.headers.items()}
+        if call.card is not None and required_alternatives(call.card):
+            explain_refusal(error, call.card, headers)
+        else:
+            explain_missing_scheme(error, headers, call.card)
         return False
 
     def __repr__(self) -> str:
@@ -121,13 +129,24 @@ def to_provider(
         case _ if _has(auth, "get_credentials"):
             return AuthInterceptor(cast("CredentialService", auth))
         case _:
-            text = (
-                "auth must be a header value, a dict of headers, an AuthProvider or a "
-                f"CredentialService, not {kind_of(auth)}"
-            )
-            if is_of_sdk(type(auth)) and _has(auth, "before", "after"):
-                text += "; pass the credential service of the interceptor"
-            raise TypeError(text)
+            raise TypeError(_rejection(auth))
+
+
+def _rejection(auth: object) -> str:
+    """Return why a value cannot be ``auth=``, and what to pass in place of those of others."""
+    text = (
+        "auth must be a header value, a dict of headers, an AuthProvider or a "
+        f"CredentialService, not {kind_of(auth)}"
+    )
+    if is_of_sdk(type(auth)) and _has(auth, "before", "after"):
+        return f"{text}; pass the credential service of the interceptor"
+    packages = {kind.__module__.partition(".")[0] for kind in type(auth).__mro__}
+    if not packages.isdisjoint({"httpx", "httpx2"}):
+        return (
+            f"{text}, an Auth of httpx; pass the value of its header, as in "
+            'auth="Bearer …", or an AuthProvider for values that change'
+        )
+    return text
 
 
 def one_provider(

@@ -67,8 +67,12 @@ OTHER_OPTIONS = {
     "base_url": "pass the agent's address as the first argument",
     **dict.fromkeys(("cert", "ssl", "verify"), "pass tls=TlsConfig(…)"),
     **dict.fromkeys(
-        ("client", "http_client", "httpx_client", "session"),
+        ("client", "http_client", "session"),
         "pass engine=, an HttpEngine or an aiohttp.ClientSession",
+    ),
+    "httpx_client": (
+        "pass its credentials as auth=, its other headers as headers=, and connections of your "
+        "own as engine=, an HttpEngine or an aiohttp.ClientSession"
     ),
     "transport": (
         "pass engine=, an HttpEngine or an aiohttp.ClientSession; a transport of the official SDK "

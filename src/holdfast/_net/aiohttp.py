@@ -384,7 +384,8 @@ class _Exchange:
 
     @property
     def _errors(self) -> ErrorMapper:
-        return ErrorMapper(self._request, self._phase, self._sent, self._forbidden)
+        proxy = self._pools.describe_proxy(self._request.url)
+        return ErrorMapper(self._request, self._phase, self._sent, self._forbidden, proxy)
 
     async def _send(self) -> Self:
         response: aiohttp.ClientResponse | None = None

@@ -44,12 +44,15 @@ class ErrorMapper(NamedTuple):
         phase: The phase that it was in.
         sent: Whether a byte of it may have left.
         forbidden: The error of a caller-supplied session that connected to a refused address.
+        proxy: The proxy of the request, and where it is set; None without one, or if it is not
+            known.
     """
 
     request: HttpRequest
     phase: TimeoutPhase
     sent: bool
     forbidden: ForbiddenAddressError | None
+    proxy: str | None
 
     def map_any(self, error: aiohttp.ClientError | OSError | ValueError) -> A2AError | None:
         """Map an error that prevented a reply; None if it is not a failure of the request."""
@@ -79,18 +82,26 @@ class ErrorMapper(NamedTuple):
         if unreadable is not None:
             return InvalidAgentResponseError(unreadable, **self._facts())
         failure, transient = _failure_of(error, secure=self.request.url.startswith("https:"))
-        reason = reason_of(error) if isinstance(error, OSError) else None
-        if isinstance(error, aiohttp.ClientHttpProxyError):
-            reason = f"HTTP {error.status}"
-        elif failure == "refused":
-            reason = None  # it would repeat the failure
-        mapped = self.connection(failure, reason, transient=transient)
+        mapped = self.connection(failure, self._reason(error, failure), transient=transient)
         if isinstance(error, aiohttp.ClientSSLError) and _is_not_tls(error):
             text = "the server does not speak TLS"
             mapped.message = f"{mapped.message}: {text}; {_PLAIN_HTTP_HINT}"
         elif failure == "tls" and transient and _may_be_plain_http(self.request.url):
             mapped.message = f"{mapped.message}; {_PLAIN_HTTP_HINT}"
         return mapped
+
+    def _reason(
+        self, error: aiohttp.ClientError | OSError, failure: ConnectionFailure
+    ) -> str | None:
+        """Return what the text of a failed connection adds to the kind of its failure."""
+        reason = reason_of(error) if isinstance(error, OSError) else None
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            reason = f"HTTP {error.status}"
+        elif failure == "refused":
+            reason = None  # it would repeat the failure
+        if failure == "proxy":
+            reason = ": ".join(part for part in (self.proxy, reason) if part)
+        return reason or None
 
     def connection(
         self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True

@@ -185,6 +185,10 @@ class Pools:
             return self._settings.proxies.for_url(url) is not None
         return session.trust_env or getattr(session, "_default_proxy", None) is not None
 
+    def describe_proxy(self, url: str) -> str | None:
+        """Return the proxy of a URL, and where it is set; None if there is none of its own."""
+        return None if self.is_session_borrowed else self._settings.proxies.describe(url)
+
     def _session(self, key: _SessionKey) -> aiohttp.ClientSession:
         session = self._sessions.get(key)
         if session is None:

@@ -182,7 +182,8 @@ class _Response:
         if status == 500 and not is_final:
             return  # frameworks send this first, and raise the exception afterwards
         error = error_of_status(status, headers, body, now=self._env.wall())
-        self._log(logging.WARNING, f"the application answered without an error: {error.message}")
+        text = f"{error.message} (a protocol error replaces the application's response)"
+        self._log(logging.WARNING, text)
         await self._answer(error, start, status=status)
 
     async def _release(self) -> None:

@@ -52,16 +52,23 @@ def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> 
     )
 
 
-def check_budget(config: RetryConfig | None, shared: Endpoints | None) -> None:
+def check_budget(
+    config: RetryConfig | None, shared: Endpoints | None, *, taker: str = "HoldfastTransport"
+) -> None:
     """Check that a `SharedBudget` comes with shared endpoints.
+
+    Args:
+        config: The configuration of retries.
+        shared: The caller's ``shared=``.
+        taker: What takes these options, for the error.
 
     Raises:
         ValueError: It does not: Holdfast's transports keep the budget with the endpoint's state.
     """
     if config is not None and isinstance(config.budget, SharedBudget) and shared is None:
         message = (
-            "SharedBudget has no effect on a HoldfastTransport, whose retry budget belongs to "
-            "the endpoint; pass shared=Endpoints(…), the same to each transport"
+            "SharedBudget alone has no effect, because the retry budget belongs to the endpoint; "
+            f"pass the same shared=Endpoints(…) to each {taker}"
         )
         raise ValueError(message)
 

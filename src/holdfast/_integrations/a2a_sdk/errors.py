@@ -9,6 +9,8 @@ of Holdfast's error, which, with all its facts, is the ``__cause__``: errors are
 
 from __future__ import annotations
 
+import re
+from copy import copy
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +19,7 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardRe
 from a2a.utils import errors as sdk
 
 from holdfast import errors
+from holdfast._client.options import ClientOptions
 from holdfast._model.codec import MalformedError
 
 if TYPE_CHECKING:
@@ -155,15 +158,25 @@ _MAKERS: Mapping[type, Callable[[A2AError], sdk.A2AError]] = MappingProxyType(
 )
 
 
+_ADVICE = re.compile(rf"\bpass ({'|'.join(ClientOptions.__annotations__)})=")
+"""Advice to pass an option of Holdfast's client, which the SDK's client does not have."""
+
+
 class SdkErrors:
     """Raises Holdfast's errors as those of the SDK's transport of a binding; others pass.
 
     Args:
         make: Converts one of Holdfast's errors to the SDK's.
+        taker: What takes the options that a message advises to pass.
     """
 
-    def __init__(self, make: Callable[[A2AError], Exception]) -> None:
+    def __init__(self, make: Callable[[A2AError], Exception], taker: str = "") -> None:
         self._make = make
+        self._taker = taker
+
+    def advising(self, taker: str) -> SdkErrors:
+        """Return the same conversion, whose messages name what takes the advised options."""
+        return SdkErrors(self._make, taker)
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -175,9 +188,17 @@ class SdkErrors:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, errors.A2AError):
-            raise self._make(error) from error
+            raise self._make(self._advised(error)) from error
         if isinstance(error, MalformedError):  # of a parameter that cannot be encoded
             raise sdk.InvalidParamsError(str(error)) from error
+
+    def _advised(self, error: A2AError) -> A2AError:
+        """Return the error; a copy of it if its message advises to pass an option."""
+        if not self._taker or not _ADVICE.search(error.message):
+            return error
+        advised = copy(error)
+        advised.message = _ADVICE.sub(rf"give {self._taker} the option \1=", error.message)
+        return advised
 
 
 def _of_http_json(error: A2AError) -> Exception:

@@ -49,6 +49,12 @@ _EXAMPLE_CARD, _EXAMPLE_URL = pb.AgentCard(name="example"), "http://agent.invali
 """For a transport that only checks the options."""
 
 
+class _FactoryTransport(HoldfastTransport):
+    """The transport of a factory, whose errors advise to pass options to the factory."""
+
+    _taker = "client_factory"
+
+
 class HoldfastClientFactory(ClientFactory):
     """The SDK's factory of clients that retry and resume, made by `client_factory`.
 
@@ -75,20 +81,20 @@ class HoldfastClientFactory(ClientFactory):
         # An option that is not valid is an error here; a journal is opened by a client only.
         trial = {name: value for name, value in options.items() if value is not None}
         trial |= {"journal": None, "shared": Endpoints()}
-        HoldfastTransport(
+        _FactoryTransport(
             _EXAMPLE_CARD,
             _EXAMPLE_URL,
             retry_config=retry_config,
             **cast("TransportOptions", trial),
         )
-        check_budget(retry_config, options.get("shared"))
+        check_budget(retry_config, options.get("shared"), taker="client_factory")
         self._resilience = resilience
         self._retry_config = retry_config or retry_config_of(resilience)
         self._env = options.get("env") or SystemEnv()
         if options.get("shared") is None:  # not `or`: an empty one may be shared with others
             options["shared"] = Endpoints()
         self._fetching = RetryExecutor(None, self._retry_config, self._env)
-        self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
+        self._holdfast = partial(_FactoryTransport, retry_config=retry_config, **options)
         config = config or ClientConfig()
         super().__init__(config)
         self._register_holdfast(config.supported_protocol_bindings)

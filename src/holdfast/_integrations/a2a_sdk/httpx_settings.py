@@ -58,19 +58,27 @@ class HttpxSettings:
         client: The client.
         url: The address of the requests.
         options: The caller's options of the transport; their headers take precedence.
+        taker: What takes these options, for the error.
 
     Raises:
         ValueError: The client has a setting that cannot be taken over, and no option replaces it.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str, options: ClientOptions) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        options: ClientOptions,
+        *,
+        taker: str = "HoldfastTransport",
+    ) -> None:
         passed = {name for name, value in options.items() if value is not None}
         for setting in _UNSUPPORTED:
             value = setting.describe(client)
             if value is not None and passed.isdisjoint(setting.options):
                 message = (
-                    f"the httpx_client of the configuration has {value}, which has no effect on "
-                    f"a HoldfastTransport; pass {setting.hint} instead"
+                    f"the httpx_client of the configuration has {value}, which Holdfast does not "
+                    f"take over; pass {setting.hint} to {taker} instead"
                 )
                 raise ValueError(message)
         self._client = client

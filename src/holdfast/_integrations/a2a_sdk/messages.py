@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from google.protobuf.message import Message as ProtobufMessage
 
+from holdfast import types
 from holdfast._model.codec import MalformedError
 from holdfast._wire.protobuf.reading import reader
 from holdfast._wire.protobuf.values import UnrepresentableError
@@ -82,7 +83,8 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
             of the same name.
     """
     if not isinstance(cast("object", message), ProtobufMessage):
-        text = f"message must be a message of the official SDK, not {type(message).__name__}"
+        given = _described(message)
+        text = f"message must be a message of the official SDK, not {given}"
         if isinstance(message, Mapping):
             text += f"; for a JSON object, use holdfast.types.{kind.__name__}.from_dict(…)"
         raise TypeError(text)
@@ -115,7 +117,7 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     is_answer = isinstance(value, Answer)
     if is_answer or not isinstance(cast("object", value), WireValue):
         hint = "; pass its task or its message" if is_answer else ""
-        raise TypeError(f"value must be of holdfast.types, not {type(value).__name__}{hint}")
+        raise TypeError(f"value must be of holdfast.types, not {_described(value)}{hint}")
     if not _is_subclass(message_type, ProtobufMessage):
         expected = f"a2a.types.{type(value).__name__}"
         raise TypeError(f"message_type must be a class of the official SDK; pass {expected}")
@@ -145,5 +147,32 @@ def _is_subclass(kind: object, base: type) -> bool:
 
 
 def _check_same_name(kind: type, message: ProtoMessage) -> None:
-    if kind.__name__ != message.DESCRIPTOR.name:
-        raise TypeError(f"{kind.__name__} is not {message.DESCRIPTOR.name}")
+    name = message.DESCRIPTOR.name
+    if kind.__name__ == name:
+        return
+    member = _member_of(name, kind)
+    hint = f"; pass holdfast.types.{name}({member}=…)" if member else ""
+    raise TypeError(f"holdfast.types.{kind.__name__} is not a2a.types.{name}{hint}")
+
+
+def _member_of(name: str, kind: type) -> str | None:
+    """Return the member of an envelope, such as `StreamResponse`, that takes a value."""
+    envelope = getattr(types, name, None)
+    members = {"Task": "task", "Message": "message"}
+    if envelope is types.StreamResponse:
+        members |= {
+            "TaskStatusUpdateEvent": "status_update",
+            "TaskArtifactUpdateEvent": "artifact_update",
+        }
+    elif envelope is not types.SendMessageResponse:
+        return None
+    return members.get(kind.__name__)
+
+
+def _described(value: object) -> str:
+    """Name the class of a rejected value with its library."""
+    kind = type(value)
+    if isinstance(value, ProtobufMessage):
+        return f"a2a.types.{kind.__name__}"
+    is_public = getattr(types, kind.__name__, None) is kind
+    return f"holdfast.types.{kind.__name__}" if is_public else kind.__name__

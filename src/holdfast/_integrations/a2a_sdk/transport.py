@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     TypeVar,
     Unpack,
     cast,
@@ -43,6 +44,7 @@ from holdfast._integrations.a2a_sdk.validation import (
     check_config,
     check_context,
     check_names,
+    check_request,
 )
 from holdfast.auth import ClientCallContext
 from holdfast.client import connect
@@ -131,6 +133,9 @@ class HoldfastTransport(ClientTransport):
         a2a.client.errors.AgentCardResolutionError: The card is not valid, or ``url`` is not.
     """
 
+    _taker: ClassVar[str] = "HoldfastTransport"
+    """What takes the options, for errors."""
+
     def __init__(
         self,
         card: pb.AgentCard,
@@ -151,10 +156,10 @@ class HoldfastTransport(ClientTransport):
         own = _card_of(card, url, protocol_binding)
         [interface, *_] = own.supported_interfaces
         self._tenant = interface.tenant or ""
-        self._errors = SDK_ERRORS[interface.protocol_binding]
+        self._errors = SDK_ERRORS[interface.protocol_binding].advising(self._taker)
         self._create_push_config = unary_calls.CREATE_PUSH_CONFIG
         resilience = resilience_of(retry_config, options.get("resilience"))
-        check_budget(retry_config, options.get("shared"))
+        check_budget(retry_config, options.get("shared"), taker=self._taker)
         defaults = cast("TransportOptions", {})
         if retry_config is not None:
             if retry_config.timeout is not None:
@@ -168,7 +173,9 @@ class HoldfastTransport(ClientTransport):
             replacements["resilience"] = resilience
         httpx_client = None if config is None else config.httpx_client
         self._httpx_settings = (
-            None if httpx_client is None else HttpxSettings(httpx_client, url, replacements)
+            None
+            if httpx_client is None
+            else HttpxSettings(httpx_client, url, replacements, taker=self._taker)
         )
         if self._httpx_settings is not None and options.get("resilience") is None:
             longest = settings.get("timeout", CALL_TIMEOUT)
@@ -311,6 +318,7 @@ class HoldfastTransport(ClientTransport):
             return to_proto(await self._value(operation.ask, request, context), operation.answer)
 
     async def _value(self, ask: Ask[Any, R], request: Any, context: SdkContext | None) -> R:
+        check_request(request)
         options = self._options(request.tenant, context)
         return await ask(self._client, self._params(request), options)
 

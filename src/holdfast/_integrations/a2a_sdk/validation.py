@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING
 
 from a2a.client.client import ClientCallContext, ClientConfig
 from a2a.types import AgentCard
+from google.protobuf.message import Message
 
+from holdfast import compat, types
 from holdfast._arguments import check_options
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
-from holdfast.compat import AuthInterceptor
 from holdfast.extend import Interceptor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["check_card", "check_config", "check_context", "check_interceptors", "check_names"]
+__all__ = [
+    "check_card",
+    "check_config",
+    "check_context",
+    "check_interceptors",
+    "check_names",
+    "check_request",
+]
 
 _RETRYING = frozenset(field.name for field in fields(RetryConfig))
 
@@ -45,7 +53,12 @@ def check_config(config: object) -> None:
         TypeError: It is of another type.
     """
     if config is not None and not isinstance(config, ClientConfig):
-        text = f"config must be a2a.client.ClientConfig, not {_kind(config)}"
+        kind, hint = _kind(config), ""
+        if isinstance(config, compat.ClientConfig):
+            hint = "; pass the ClientConfig of the official SDK, and an engine as engine="
+        elif "httpx" in kind:
+            hint = "; pass ClientConfig(httpx_client=…)"
+        text = f"config must be a2a.client.ClientConfig, not {kind}{hint}"
         raise TypeError(text)
 
 
@@ -60,6 +73,26 @@ def check_context(context: object) -> None:
         raise TypeError(text)
 
 
+def check_request(request: object) -> None:
+    """Check the request of a call; Holdfast has classes of the same names.
+
+    Raises:
+        TypeError: It is not a message of the SDK.
+    """
+    if isinstance(request, Message):
+        return
+    hint = ""
+    if isinstance(request, types.WireValue):
+        name = type(request).__name__
+        hint = f"; pass holdfast.integrations.a2a_sdk.to_proto(…, a2a.types.{name})"
+        if isinstance(request, types.Task):
+            hint = "; pass a request with its id"
+    elif isinstance(request, str):
+        hint = "; pass a request with this id"
+    text = f"request must be a request of the official SDK, not {_kind(request)}{hint}"
+    raise TypeError(text)
+
+
 def check_interceptors(interceptors: Iterable[object] | None) -> None:
     """Check the interceptors of a client of the SDK; Holdfast's have other arguments.
 
@@ -67,7 +100,7 @@ def check_interceptors(interceptors: Iterable[object] | None) -> None:
         TypeError: One of them is not an interceptor of the SDK.
     """
     for interceptor in interceptors or ():
-        is_own = isinstance(interceptor, Interceptor | AuthInterceptor)
+        is_own = isinstance(interceptor, Interceptor | compat.AuthInterceptor)
         if is_own or not (hasattr(interceptor, "before") and hasattr(interceptor, "after")):
             text = (
                 f"{_kind(interceptor)} is not an interceptor of the official SDK: derive it from "
@@ -86,6 +119,11 @@ def check_card(card: object) -> None:
     if not isinstance(card, AgentCard):
         kind = _kind(card)
         hint = "; pass a client as ClientConfig(httpx_client=…)" if "httpx" in kind else ""
+        if isinstance(card, types.AgentCard):
+            hint = (
+                "; pass holdfast.integrations.a2a_sdk.to_proto(card, a2a.types.AgentCard), or use "
+                "holdfast.compat.ClientFactory"
+            )
         if isinstance(card, str):
             hint = "; for an address, use await client_factory(…).create_from_url(url)"
         text = f"card must be a2a.types.AgentCard, not {kind}{hint}"
