@@ -65,15 +65,9 @@ async def test_call_connects_and_asks(monkeypatch):
 
 @pytest.mark.parametrize("begin", ["task_id=answer.task_id", "agent.conversation()"])
 async def test_question_is_replied_to(begin):
-    agent, questions, printed = FakeAgent(books), [], []
-    await execute(
-        CALLS.block(begin),
-        agent=client_of(agent),
-        input=lambda question: questions.append(question) or "tonight",
-        print=printed.append,
-    )
-    assert questions == ["When? "]
-    assert printed[0] == "tonight"
+    agent, printed = FakeAgent(books), []
+    await execute(CALLS.block(begin), agent=client_of(agent), print=printed.append)
+    assert printed[:2] == ["When?", "Tonight."]
 
 
 async def test_message_has_many_forms(tmp_path, monkeypatch):
@@ -190,12 +184,11 @@ async def test_stream_is_cut_and_text_is_whole():
 async def test_question_in_a_stream_is_replied_to():
     printed = []
     await execute(
-        STREAMS.block("while answer.needs_input"),
+        STREAMS.block("if answer.needs_input"),
         agent=client_of(FakeAgent(books)),
-        input=lambda question: f"{question}tonight",
         print=lambda text, **_: printed.append(text),
     )
-    assert printed == ["When? tonight"]
+    assert printed == ["When?", "Tonight."]
 
 
 async def test_events_are_those_of_the_protocol():
@@ -400,7 +393,7 @@ def test_every_block_is_run():
     )
     STREAMS.check_complete(
         "if answer.question:",
-        "while answer.needs_input",
+        "if answer.needs_input",
         "isinstance(event",
         "text_changes",
         "async with agent.subscribe_to_task(task_id) as events:\n    async for",
