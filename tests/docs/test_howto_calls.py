@@ -28,6 +28,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import Part
 
 CALLS = Page("docs/howto/calls.md")
 STREAMS = Page("docs/howto/cut-stream.md")
@@ -73,11 +74,34 @@ async def test_question_is_replied_to(begin):
 async def test_message_has_many_forms(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = FakeAgent()
-    await execute(CALLS.block("file_part"), agent=client_of(agent))
+    await execute(CALLS.block("holdfast.file_part"), agent=client_of(agent))
     [task] = agent.tasks.values()
     file, data = task.history[0].parts[1:]
     assert (file.media_type, file.raw) == ("text/plain", b"The moon is 384,400 km away.")
     assert data.data == {"unit": "km"}
+
+
+async def test_received_files_are_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parts = [
+        Part(raw=b"384,400 km", filename="../moon.txt", media_type="text/plain"),
+        Part(raw=b"?"),
+        Part(url="https://files.example/moon.pdf"),
+        Part(text="Both files."),
+    ]
+    printed = []
+    await execute(
+        CALLS.block("write_bytes"),
+        agent=client_of(FakeAgent(completes(*parts))),
+        print=lambda *words: printed.append(" ".join(map(str, words))),
+    )
+    assert printed == [
+        "saved moon.txt text/plain",
+        "saved unnamed None",
+        "to be downloaded from https://files.example/moon.pdf",
+    ]
+    saved = {path.name: path.read_bytes() for path in (tmp_path / "received").iterdir()}
+    assert saved == {"moon.txt": b"384,400 km", "unnamed": b"?"}
 
 
 async def test_operations_are_methods():
@@ -383,7 +407,8 @@ def test_every_block_is_run():
     CALLS.check_complete(
         "import holdfast",
         "task_id=answer.task_id",
-        "file_part",
+        "holdfast.file_part",
+        "write_bytes",
         "agent.iter_tasks(",
         "agent.conversation()",
         "agent.cancel_task(",
