@@ -104,6 +104,16 @@ async def test_received_files_are_saved(tmp_path, monkeypatch):
     assert saved == {"moon.txt": b"384,400 km", "unnamed": b"?"}
 
 
+async def test_calls_run_in_parallel():
+    printed = []
+    await execute(
+        CALLS.block("asyncio.gather"),
+        agent=client_of(FakeAgent(lambda turn: completes(turn.message.text))),
+        print=printed.append,
+    )
+    assert printed == [["How far?", "How big?"]]
+
+
 async def test_operations_are_methods():
     agent, printed = FakeAgent(completes("done", after=1000, works=1)), []
     names = await execute(
@@ -409,6 +419,7 @@ def test_every_block_is_run():
         "task_id=answer.task_id",
         "holdfast.file_part",
         "write_bytes",
+        "asyncio.gather",
         "agent.iter_tasks(",
         "agent.conversation()",
         "agent.cancel_task(",
