@@ -1321,6 +1321,26 @@ def test_address_before_the_text_is_answered_with_the_option_for_it(address):
     assert f"TEXT is one argument; to name the agent: -a {address}\n" in done.err
 
 
+@pytest.mark.parametrize("words", [["doctor"], ["card", "get"], ["task", "get", "task-1"]])
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("localhost:9999", "localhost:9999"),
+        ("https://user:s3cret@agent.example.com/a", "https://***@agent.example.com/a"),
+    ],
+)
+def test_address_as_an_extra_argument_is_answered_with_the_option_for_it(words, address, shown):
+    done = holdfast(*words, address, card=None)
+    assert done.exit == 2
+    command = " ".join(["holdfast", *words]).removesuffix(" task-1")
+    assert f"{command} takes no address; to name the agent: -a {shown}\n" in done.err
+
+
+def test_address_is_an_extra_argument_where_there_is_no_agent():
+    done = holdfast("demo-server", "localhost:9999", card=None)
+    assert (done.exit, "unexpected extra argument (localhost:9999)" in done.err) == (2, True)
+
+
 def test_message_to_an_ended_task_is_answered_with_how_to_continue():
     done = holdfast("send", "hello", "--task-id", "nope", agent=FakeAgent())
     assert "for a new task, leave out --task-id, and pass --context-id ID to stay" in done.err

@@ -364,6 +364,9 @@ def test_process_serves_until_it_is_asked_to_end():
         first = served.stdout.readline()
         url = first.split()[5].rstrip(";")
         refused = [status(url, host="rebound.example"), status(url, origin="https://page.example")]
+        misnamed = holdfast(
+            "card", "get", card=url.replace("127.0.0.1", "0.0.0.0"), on_sockets=True
+        )
         done = holdfast("send", "stream a b", card=url, on_sockets=True)
         while "Message" not in (out := served.stdout.readline()):
             assert out
@@ -378,6 +381,7 @@ def test_process_serves_until_it_is_asked_to_end():
         served.wait()
 
     assert refused == [421, 403]
+    assert "is not allowed; call the server as localhost" in misnamed.err
     assert done.exit == 0
     assert "a b" in done.out
     assert (again.exit, "still there" in again.out) == (0, True)

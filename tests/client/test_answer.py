@@ -39,6 +39,15 @@ def task(state, *artifacts, says=None):
 COMPLETED, INPUT_REQUIRED = TaskState.COMPLETED, TaskState.INPUT_REQUIRED
 
 
+@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
+def test_state_is_that_of_the_task(state):
+    assert Answer(task=task(state)).state is state
+
+
+def test_a_message_has_no_state():
+    assert Answer(message=message_text("hi")).state is None
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [

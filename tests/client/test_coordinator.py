@@ -330,8 +330,27 @@ async def test_the_error_names_each_failure_and_is_shortened():
 
     assert "1 of 3 has answered, but min_results requires 2; b: task " in str(caught.value)
     assert "ended in FAILED: no traffic today, c: task " in str(caught.value)
-    assert str(caught.value).endswith("x…")
-    assert len(str(caught.value)) < 400
+    assert str(caught.value).endswith("x … " + "x" * 120)
+    assert len(str(caught.value)) < 600
+
+
+async def test_the_error_keeps_the_advice_of_each_failure(tmp_path):
+    """What to do is at the end of a message: here, of a key that was used for another address."""
+    key = "new-headlines-of-the-morning-2026-11-24"
+    before, moved = fake("a"), FakeAgent(url="http://moved.europe-west4.example.com:8443/agents/a")
+    network = FakeNetwork(before, moved)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    async with Coordinator({"a": before.url}, journal=journal, engine=network) as coordinator:
+        await coordinator.fan_out("hello", key=key)
+
+    async with Coordinator({"a": moved.url}, journal=journal, engine=network) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello", key=key)
+        [result] = caught.value.results
+
+    await journal.close()
+    assert len(result.error.message) > 160
+    assert str(caught.value).endswith(result.error.message)
 
 
 async def test_a_coordinator_without_agents_is_named_in_the_error():

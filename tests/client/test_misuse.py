@@ -1,6 +1,8 @@
 """Wrong uses: each is refused at once, with an error that says what to write instead."""
 
+import io
 import re
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +79,27 @@ WRONG = {
     "a part that is a dict": (
         lambda: connected().ask([{"text": "hello"}]),
         r"TypeError: a part must be a Part or text, not dict; pass Part\.from_dict\(…\)",
+    ),
+    "ask(open file)": (
+        lambda: connected().ask(io.StringIO("hello")),
+        r"TypeError: a message must be .*, not StringIO; to send a file, pass file_part\(path\)",
+    ),
+    "an open file among parts": (
+        lambda: connected().ask(["What is it?", io.BytesIO(b"x")]),
+        r"a part must be a Part or text, not BytesIO; to send a file, pass file_part\(path\)",
+    ),
+    "ask(Path)": (
+        lambda: connected().ask(Path("moon.txt")),
+        r"not (Posix|Windows)Path; to send a file, pass file_part\(path\)",
+    ),
+    "ask(bytes)": (lambda: connected().ask(b"hello"), r"not bytes; pass Part\(raw=…\), or file_p"),
+    "ask([bytes])": (
+        lambda: connected().ask(["hello", b"x"]),
+        r"a part must be .*, not bytes; pass Part\(raw=…\), or file_part\(path\) for a file",
+    ),
+    "ask(files=)": (
+        lambda: connected().ask("hello", files=["moon.txt"]),
+        r"TypeError: 'files' is not an option of a call; pass \[text, file_part\(path\)\] as the",
     ),
     "a gRPC address without a scheme": (
         lambda: connect(URL, url="agent.test:50051", bindings=["GRPC"]),

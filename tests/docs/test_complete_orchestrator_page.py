@@ -122,7 +122,7 @@ async def get(url):
 
 
 async def pending_calls(directory, url):
-    async with holdfast.connect(url, journal=directory / "calls.db") as agent:
+    async with holdfast.connect(url, journal=directory / "orchestrator.db") as agent:
         return await agent.pending()
 
 

@@ -28,6 +28,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import Part
 
 CALLS = Page("docs/howto/calls.md")
 STREAMS = Page("docs/howto/cut-stream.md")
@@ -65,25 +66,52 @@ async def test_call_connects_and_asks(monkeypatch):
 
 @pytest.mark.parametrize("begin", ["task_id=answer.task_id", "agent.conversation()"])
 async def test_question_is_replied_to(begin):
-    agent, questions, printed = FakeAgent(books), [], []
-    await execute(
-        CALLS.block(begin),
-        agent=client_of(agent),
-        input=lambda question: questions.append(question) or "tonight",
-        print=printed.append,
-    )
-    assert questions == ["When? "]
-    assert printed[0] == "tonight"
+    agent, printed = FakeAgent(books), []
+    await execute(CALLS.block(begin), agent=client_of(agent), print=printed.append)
+    assert printed[:2] == ["When?", "Tonight."]
 
 
 async def test_message_has_many_forms(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = FakeAgent()
-    await execute(CALLS.block("file_part"), agent=client_of(agent))
+    await execute(CALLS.block("holdfast.file_part"), agent=client_of(agent))
     [task] = agent.tasks.values()
     file, data = task.history[0].parts[1:]
     assert (file.media_type, file.raw) == ("text/plain", b"The moon is 384,400 km away.")
     assert data.data == {"unit": "km"}
+
+
+async def test_received_files_are_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parts = [
+        Part(raw=b"384,400 km", filename="../moon.txt", media_type="text/plain"),
+        Part(raw=b"?"),
+        Part(url="https://files.example/moon.pdf"),
+        Part(text="Both files."),
+    ]
+    printed = []
+    await execute(
+        CALLS.block("write_bytes"),
+        agent=client_of(FakeAgent(completes(*parts))),
+        print=lambda *words: printed.append(" ".join(map(str, words))),
+    )
+    assert printed == [
+        "saved moon.txt text/plain",
+        "saved unnamed None",
+        "to be downloaded from https://files.example/moon.pdf",
+    ]
+    saved = {path.name: path.read_bytes() for path in (tmp_path / "received").iterdir()}
+    assert saved == {"moon.txt": b"384,400 km", "unnamed": b"?"}
+
+
+async def test_calls_run_in_parallel():
+    printed = []
+    await execute(
+        CALLS.block("asyncio.gather"),
+        agent=client_of(FakeAgent(lambda turn: completes(turn.message.text))),
+        print=printed.append,
+    )
+    assert printed == [["How far?", "How big?"]]
 
 
 async def test_operations_are_methods():
@@ -190,12 +218,11 @@ async def test_stream_is_cut_and_text_is_whole():
 async def test_question_in_a_stream_is_replied_to():
     printed = []
     await execute(
-        STREAMS.block("while answer.needs_input"),
+        STREAMS.block("if answer.needs_input"),
         agent=client_of(FakeAgent(books)),
-        input=lambda question: f"{question}tonight",
         print=lambda text, **_: printed.append(text),
     )
-    assert printed == ["When? tonight"]
+    assert printed == ["When?", "Tonight."]
 
 
 async def test_events_are_those_of_the_protocol():
@@ -390,7 +417,9 @@ def test_every_block_is_run():
     CALLS.check_complete(
         "import holdfast",
         "task_id=answer.task_id",
-        "file_part",
+        "holdfast.file_part",
+        "write_bytes",
+        "asyncio.gather",
         "agent.iter_tasks(",
         "agent.conversation()",
         "agent.cancel_task(",
@@ -400,7 +429,7 @@ def test_every_block_is_run():
     )
     STREAMS.check_complete(
         "if answer.question:",
-        "while answer.needs_input",
+        "if answer.needs_input",
         "isinstance(event",
         "text_changes",
         "async with agent.subscribe_to_task(task_id) as events:\n    async for",

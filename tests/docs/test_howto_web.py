@@ -69,6 +69,9 @@ async def main():
         replies.append(agent.tasks[left].state.name)
         agent.inject(rate_limited(retry_after=300), on="SendStreamingMessage")
         await send("POST", "/ask", text="later")
+        await send("POST", "/ask", text="")
+        await send("POST", "/stream", text="hello", task_id="")
+        await send("POST", "/tasks", text="")
     print(json.dumps(replies))
 
 run(main())
@@ -129,7 +132,7 @@ async def test_application_serves_a_browser():
         output, errors = await process.communicate("\n".join(WEB.blocks).encode())
     assert process.returncode == 0, errors.decode()
     asked, booked, oven, poem, table, failed, started, followed, *rest = json.loads(output)
-    _, canceled, left, limited = rest
+    _, canceled, left, limited, *invalid = rest
 
     assert (asked[0], asked[1]["question"], asked[1]["text"]) == (200, "When?", "")
     assert (booked[0], booked[1]["text"]) == (200, "tonight")
@@ -147,6 +150,7 @@ async def test_application_serves_a_browser():
     assert (canceled[0], canceled[1]["status"]["state"]) == (200, "TASK_STATE_CANCELED")
     assert left == "CANCELED"
     assert limited[0] == 503
+    assert [status for status, _ in invalid] == [422, 422, 422]
 
 
 def events_in(reply):

@@ -32,7 +32,7 @@ async def test_a_replica_takes_over(run):
     agents = [FakeAgent("384,400 km", url=f"https://{name}.example.com") for name in "ab"]
     agents[0].inject(Refuse(), times=100)
 
-    printed = await run(REPLICAS.block("answer = await agent.ask"), *agents)
+    printed = await run(REPLICAS.block('agent.ask("How far'), *agents)
 
     assert printed == ["384,400 km"]
     assert len(agents[1].executions) == 1
@@ -40,6 +40,48 @@ async def test_a_replica_takes_over(run):
 
 async def test_stores_are_declared_shared_or_separate(run):
     assert await run(REPLICAS.block("shared_store=False")) == []
+
+
+async def test_a_call_with_a_key_is_found_at_the_new_address_of_its_agent(
+    run, tmp_path, monkeypatch
+):
+    """The page: the new address alone conflicts; both addresses find the call."""
+    monkeypatch.chdir(tmp_path)
+    new, old = (
+        FakeAgent(completes("done"), url=f"https://{n}.example.com") for n in ("new", "old")
+    )
+    block = REPLICAS.block("order-17")
+    both = 'urls = ["https://new.example.com", "https://old.example.com"]'
+    assert both in block
+    before = block.replace(both, "urls = 'https://old.example.com'")
+    after = block.replace(both, "urls = 'https://new.example.com'")
+
+    assert await run(before, old) == ["done"]
+    with pytest.raises(holdfast.errors.KeyConflictError, match=r"to another agent"):
+        await run(after, new)
+    assert await run(block, new, old) == ["done"]
+    assert (len(old.executions), len(new.executions)) == (1, 0)
+
+
+async def test_a_renamed_agent_gets_its_jobs_again_and_a_moved_one_gets_none(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    weather, news = FakeAgent("Rain.", url=HERE), FakeAgent("Elections.", url=OTHER)
+    moved = FakeAgent("Rain.", url="http://localhost:9997")
+    agents, block = (weather, news, moved), MANY_AGENTS.block("rome-1")
+    await run(block, *agents)
+
+    with_moved = block.replace(HERE, moved.url)
+    printed = await run(with_moved, *agents)
+    assert [line.partition(" (")[0] for line in printed][1] == "news Elections."
+    assert printed[0].startswith("weather the key 'rome-1/weather' was used")
+    with_both = block.replace(f'"{HERE}"', f'["{moved.url}", "{HERE}"]')
+    assert await run(with_both, *agents) == ["weather Rain.", "news Elections."]
+    assert [len(agent.executions) for agent in agents] == [1, 1, 0]
+
+    await run(block.replace('"weather"', '"forecast"'), *agents)
+    assert [len(agent.executions) for agent in agents] == [2, 1, 0]
 
 
 async def test_each_agent_has_a_result_and_a_health(run):
@@ -84,7 +126,7 @@ async def test_credentials_of_one_agent_stay_with_its_client(run):
 
 
 def test_every_block_is_run():
-    REPLICAS.check_complete("answer = await agent.ask", "shared_store=False")
+    REPLICAS.check_complete('agent.ask("How far', "shared_store=False", "order-17")
     MANY_AGENTS.check_complete(
         "coordinator.health()", "isinstance", "coordinator.add(", "rome-1", "Bearer t0ken"
     )

@@ -61,6 +61,8 @@ class Page:
     def check_pastes(self, *files):
         """Each block can be pasted, line by line, into ``python -m asyncio``.
 
+        There, ``input()`` would read the line that follows: only the last statement may call it.
+
         Blocks that have one of the texts of `files` are files, and are not checked.
         """
         compiler = codeop.CommandCompiler()
@@ -68,10 +70,12 @@ class Page:
         for block in self.blocks:
             if any(text in block for text in files):
                 continue
-            lines = []
+            lines, reads_input = [], False
             for line in [*block.splitlines(), ""]:
                 lines.append(line)
                 if compiler("\n".join(lines)) is not None:
+                    assert not (reads_input and any(lines)), block
+                    reads_input = bool(re.search(r"(?<![\w.])input\(", "\n".join(lines)))
                     lines = []
             assert not any(lines), block
 

@@ -1,5 +1,7 @@
 """Representations: one line of bounded length, with the facts that identify a value."""
 
+import re
+
 import pytest
 
 from holdfast import Answer, Artifact, Message, Part, Task, TaskState, connect
@@ -43,11 +45,28 @@ def task(text=None, *, state=TaskState.COMPLETED, says=None):
             Answer(task=task(state=TaskState.INPUT_REQUIRED, says="when?")),
             "Answer(task_id='t-1', state=INPUT_REQUIRED, question='when?')",
         ),
-        (Answer(message=said("hi")), "Answer(text='hi', message_id='m-1')"),
+        (
+            Answer(message=said("hi")),
+            "Answer(message=Message(message_id='m-1', role=AGENT, text='hi'))",
+        ),
     ],
 )
 def test_a_value_shows_what_identifies_it(value, shown):
     assert (repr(value), str(value), value.__rich_repr__()) == (shown, shown, None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(task=task("hello")),
+        Answer(task=task(state=TaskState.INPUT_REQUIRED, says="when?")),
+        Answer(message=said("hi")),
+    ],
+)
+def test_an_answer_shows_attributes_that_it_has(answer):
+    shown = re.findall(r"[(\s](\w+)=", repr(answer).partition("Message(")[0])
+    assert shown
+    assert [name for name in shown if not hasattr(answer, name)] == []
 
 
 @pytest.mark.parametrize(

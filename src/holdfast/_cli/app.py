@@ -198,7 +198,7 @@ def _message(error: click.UsageError) -> str:
 
         similar = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         error = click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
-    return error.format_message()
+    return _without_address(error)
 
 
 def _argument(error: click.NoSuchOption) -> str | None:
@@ -211,6 +211,19 @@ def _argument(error: click.NoSuchOption) -> str | None:
     place = ("first ", "second ", "third ")[names.index(name)] if len(names) > 1 else ""
     article = "the" if place else "an"
     return f"{name} is {article} {place}argument: {ctx.command_path} {' '.join(names)}"
+
+
+def _without_address(error: click.UsageError) -> str:
+    """Return the error's text; an address among extra arguments is answered with its option."""
+    text = error.format_message()
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", text)
+    if extra is None or all(param.name != "agent_card" for param in _options(error.ctx)):
+        return text
+    from holdfast._cli.options.masking import masked_address  # only mistakes need it
+
+    address = next(filter(None, map(masked_address, extra[1].split())), None)
+    command = "" if error.ctx is None else error.ctx.command_path
+    return f"{command} takes no address; to name the agent: -a {address}" if address else text
 
 
 def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:

@@ -85,9 +85,14 @@ class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
         return "" if final is None else final.text
 
     @property
+    def state(self) -> TaskState | None:
+        """State of the task, COMPLETED or INPUT_REQUIRED; None for a message."""
+        return None if self.task is None else self.task.state
+
+    @property
     def needs_input(self) -> bool:
         """True if the task waits for another message (state INPUT_REQUIRED)."""
-        return self.task is not None and self.task.state is TaskState.INPUT_REQUIRED
+        return self.state is TaskState.INPUT_REQUIRED
 
     @property
     def question(self) -> str:
@@ -110,14 +115,10 @@ class Answer(RedactedRepr, WireValue, frozen=True, kw_only=True):
         return None if reply is None else reply.context_id
 
     def __repr__(self) -> str:
-        task, message = self.task, self.message
+        if self.message is not None:
+            return short_repr(self, message=self.message)
         return short_repr(
-            self,
-            task_id=None if task is None else task.id,
-            state=None if task is None else task.state,
-            text=self.text,
-            question=self.question,
-            message_id=None if message is None else message.message_id,
+            self, task_id=self.task_id, state=self.state, text=self.text, question=self.question
         )
 
 

@@ -312,14 +312,17 @@ def _from_content(content: object) -> Message:
             return _from_document(cast("Mapping[str, Any]", content))
         case bytes() | bytearray():
             pass
-        case _ if is_of_sdk(type(content)):
-            pass  # its pydantic models are iterable
+        case _ if is_of_sdk(type(content)) or _is_file(content):
+            pass  # its pydantic models are iterable, and so are open files
         case Iterable():
             items = cast("Iterable[object]", content)
             return Message(parts=tuple(_to_part(item) for item in items))
         case _:
             pass
-    text = f"a message must be text, a part, parts, a Message or a dict, not {kind_of(content)}"
+    kind = kind_of(content)
+    text = (
+        f"a message must be text, a part, parts, a Message or a dict, not {kind}{_hint(content)}"
+    )
     raise TypeError(text)
 
 
@@ -347,9 +350,23 @@ def _to_part(item: object) -> Part:
         case str():
             return Part(text=cast("str", item))
         case _:
-            hint = "; pass Part.from_dict(…)" if isinstance(item, Mapping) else ""
+            hint = "; pass Part.from_dict(…)" if isinstance(item, Mapping) else _hint(item)
             text = f"a part must be a Part or text, not {kind_of(cast('object', item))}{hint}"
             raise TypeError(text)
+
+
+def _is_file(value: object) -> bool:
+    """Return whether a value is an open file, or an object with its methods."""
+    return callable(getattr(value, "read", None))
+
+
+def _hint(value: object) -> str:
+    """Return how to send a file that a caller passes as a path, as its bytes, or open."""
+    if isinstance(value, os.PathLike) or _is_file(value):
+        return "; to send a file, pass file_part(path)"
+    if isinstance(value, bytes | bytearray):
+        return "; pass Part(raw=…), or file_part(path) for a file"
+    return ""
 
 
 def _check_part(part: Part, number: int) -> None:

@@ -32,8 +32,11 @@ __all__ = ["FanOut", "round_robin"]
 _MAX_FAILURES_SHOWN = 5
 """Failures that an error names at most."""
 
-_MAX_REASON_CHARS = 160
+_MAX_REASON_CHARS = 300
 """Characters of each failure's message that the error quotes; the results have all of it."""
+
+_ADVICE_CHARS = 120
+"""Characters of the end of a longer message, where the advice is."""
 
 
 class FanOut(ClosingContext, AsyncOnly):
@@ -253,4 +256,11 @@ def _not_enough(
 
 
 def _reason(error: A2AError) -> str:
-    return one_line(error.message, _MAX_REASON_CHARS) or type(error).__name__
+    message = error.message
+    if len(message) > 4 * _MAX_REASON_CHARS:  # an agent's text has no limit
+        message = message[: 2 * _MAX_REASON_CHARS] + message[-2 * _MAX_REASON_CHARS :]
+    message = one_line(message, len(message))
+    if len(message) > _MAX_REASON_CHARS:
+        start = message[: _MAX_REASON_CHARS - _ADVICE_CHARS - len(" … ")]
+        message = f"{start.rstrip()} … {message[-_ADVICE_CHARS:].lstrip()}"
+    return message or type(error).__name__

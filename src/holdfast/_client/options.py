@@ -103,6 +103,7 @@ class SendOptions(CallOptions, total=False):
 
 
 _CALL_OPTIONS = tuple(CallOptions.__annotations__)
+_FILE_OPTIONS = ("file", "files", "attachments", "images")  # of other libraries
 _SEND_OPTIONS = (*_CALL_OPTIONS, *SendOptions.__annotations__.keys() - set(_CALL_OPTIONS))
 
 
@@ -125,6 +126,9 @@ def check_call_options(
     """
     if sends and "message_id" in options:
         text = "message_id is a member of the message: pass Message(message_id=…, …) as message"
+        raise TypeError(text)
+    if sends and (name := next((name for name in _FILE_OPTIONS if name in options), None)):
+        text = f"{name!r} is not an option of a call; pass [text, file_part(path)] as the message"
         raise TypeError(text)
     check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, function=method)
     checked = cast("SendOptions", {**options})

@@ -70,12 +70,10 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def _reason(self, kind: str, value: str, option: str) -> str:
-        hint = self.hint or f"to accept it, its operator adds it to {option}="
+        hint = self.hint or f"its operator may add it to {option}="
         shown = one_line(value, _MAX_SHOWN_CHARS)
-        return (
-            f"this server does not accept requests for the {kind} {shown!r} "
-            f"(protection against DNS rebinding); {hint}"
-        )
+        # A client's error quotes the beginning.
+        return f"the {kind} {shown!r} is not allowed; {hint} (protection against DNS rebinding)"
 
     def accepts_host(self, host: str) -> bool:
         """Whether requests may name a host; an IPv6 address is without brackets."""

@@ -169,7 +169,7 @@ async def _serve(
         listens_on=host,
         allowed_hosts=None,
         allowed_origins=None,
-        hint="call it by a name of this machine, such as localhost",
+        hint="call the server as localhost",
     )
     server = LoopbackServer(DemoAgent(faults, log=_log, rules=rules), host=host, port=port)
     stopped = asyncio.Event()

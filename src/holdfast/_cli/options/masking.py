@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "hidden",
     "hidden_params",
+    "masked_address",
     "masked_reference",
     "names_user",
     "secrets_in_params",
@@ -46,6 +47,14 @@ def masked_reference(text: str) -> str:
     address, mark, query = text.partition("?")
     pairs = (f"{name}***" for name, _ in _pairs(query))
     return f"{re.sub(_USER, '***@', address)}{mark}{'&'.join(pairs)}"
+
+
+def masked_address(word: str) -> str | None:
+    """Return a word that looks like the address of an agent, masked; None for any other word."""
+    return masked_reference(word) if re.fullmatch(_ADDRESS, word) else None
+
+
+_ADDRESS = r"https?://\S+|[\w.-]+:[0-9]{1,5}(?:/\S*)?"
 
 
 def names_user(text: str) -> bool:

@@ -13,7 +13,7 @@ from urllib.request import url2pathname
 import click
 import msgspec
 
-from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.masking import masked_address
 from holdfast._client.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast._model import codec
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Draft", "read_parts", "read_text"]
 
 _FROM_STANDARD_INPUT = ("TEXT", "--data")
-_ADDRESS = re.compile(r"https?://\S+|[\w.-]+:[0-9]{1,5}(/\S*)?")
-"""What looks like the address of an agent before a text."""
 _URL = r"(?s)[A-Za-z][A-Za-z0-9+.-]*://.*"
 
 
@@ -86,8 +84,7 @@ def read_text(ctx: click.Context, words: Sequence[str]) -> Part | None:
 
 
 def _positional(ctx: click.Context, words: Sequence[str]) -> list[Draft]:
-    if len(words) > 1 and _ADDRESS.fullmatch(words[0]):
-        address = masked_reference(words[0])
+    if len(words) > 1 and (address := masked_address(words[0])):
         message = f"TEXT is one argument; to name the agent: -a {address}"
         raise click.UsageError(message, ctx)
     if len(words) > 1:
