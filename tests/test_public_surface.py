@@ -834,6 +834,7 @@ _OBSERVATIONS = {
     "EventReceived": "*kind *state",
     "GapDetected": "",
     "HedgeStarted": "*delay",
+    "JournalWritten": "*step *duration *error",
     "Observation": "",
     "OperationFinished": (
         "*outcome *error *duration *requests *attempts *retries *reconnects *has_gap "

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         EventReceived,
         GapDetected,
         HedgeStarted,
+        JournalStep,
+        JournalWritten,
         Observation,
         Observer,
         OperationFinished,
@@ -50,6 +52,8 @@ __all__ = [
     "EventReceived",
     "GapDetected",
     "HedgeStarted",
+    "JournalStep",
+    "JournalWritten",
     "Observation",
     "Observer",
     "OperationFinished",
@@ -76,10 +80,10 @@ __getattr__, __dir__ = publish(
         "_client.stats": "ClientStats EndpointStats",
         "_pipeline.observations": (
             "AttemptFinished AttemptStarted CardChecked CircuitChanged EventReceived "
-            "GapDetected HedgeStarted Observation Observer OperationFinished OperationStarted "
-            "Outcome ReconcileStarted Reconciled Reconnected RequestFinished RequestStarted "
-            "RetryScheduled RetryStopped StreamInterrupted WaitFinished WaitReason "
-            "WaitStarted"
+            "GapDetected HedgeStarted JournalStep JournalWritten Observation Observer "
+            "OperationFinished OperationStarted Outcome ReconcileStarted Reconciled "
+            "Reconnected RequestFinished RequestStarted RetryScheduled RetryStopped "
+            "StreamInterrupted WaitFinished WaitReason WaitStarted"
         ),
         "_policy.breaker": "BreakerState",
     },

@@ -197,6 +197,30 @@ async def test_a_stream_that_is_garbage_collected_has_an_end():
     check_tree(seen)
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_the_steps_that_a_journal_records_are_observed(is_answered, tmp_path):
+    behaviour = completes("42", after=1) if is_answered else works_forever()
+    agent, seen = FakeAgent(behaviour), []
+    journal = SqliteJournal(tmp_path / "calls.db")
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), journal=journal, observers=[seen.append]
+    ) as client:
+        with contextlib.suppress(A2AError):
+            await client.ask("hi", timeout=10)
+        steps = [each.step for each in of(seen, observe.JournalWritten)]
+        if not is_answered:
+            (call,) = await client.pending()
+            with contextlib.suppress(A2AError):
+                await call.resume(timeout=10)
+    await journal.close()
+
+    assert steps == ["begin", "state", "state", "outcome" if is_answered else "release"]
+    resumed = [each.step for each in of(seen, observe.JournalWritten)][len(steps) :]
+    assert resumed == ([] if is_answered else ["claim", "state", "release"])
+    assert all(each.error is None for each in of(seen, observe.JournalWritten))
+    check_tree(seen)
+
+
 async def test_agents_of_a_coordinator_are_named_as_the_program_names_them():
     one, two = FakeAgent("1", url="http://one.test"), FakeAgent("2", url="http://two.test")
     seen = []

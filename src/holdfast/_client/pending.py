@@ -412,7 +412,10 @@ async def resume(
         OutcomeUnknownError: No task of the message was found.
         A2AError: Another failure of the search, or of the first request.
     """
-    call = streams.call = await journaling.claim(record, streams.deadline)
+    operation = streams.scope.operation
+    claiming = journaling.claim(record, streams.deadline)
+    call = streams.call = await operation.journaled("claim", claiming)
+    call.observed = operation.journaled
     if on_claim is not None:
         on_claim(call)
     try:

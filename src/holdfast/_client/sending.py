@@ -177,6 +177,7 @@ class SendOperation:
             message = msgspec.structs.replace(message, context_id=record.context_id)
         self.call, self._lost, self._times_lost, self._search = call, lost, 1, search
         self._scope.call_group.check_held = call.check_held
+        call.observed = self._scope.operation.journaled
         self._is_resumed, self._is_own_context = True, record.is_own_context
         self._request = msgspec.structs.replace(request, message=message)
 
@@ -200,8 +201,11 @@ class SendOperation:
             label=label,
             digest=None if label is None else message_digest(self._original),
         )
-        call = self.call = await wait_until(self._scope.deadline.at, beginning, self._too_late)
+        operation, deadline = self._scope.operation, self._scope.deadline
+        begun = operation.journaled("begin", beginning)
+        call = self.call = await wait_until(deadline.at, begun, self._too_late)
         self._scope.call_group.check_held = call.check_held
+        call.observed = operation.journaled
         try:
             return await call.while_held(work())
         except BaseException as error:

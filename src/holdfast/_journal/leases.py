@@ -38,6 +38,7 @@ from holdfast.types import Task
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from holdfast._pipeline.observations import JournalStep
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, TaskState
 
@@ -126,6 +127,7 @@ class HeldCall:
     Attributes:
         record: The record of the call.
         leased_at: When the latest lease was requested: the lease began then or later.
+        observed: Reports a step, and awaits its update; None where nothing is reported.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class HeldCall:
     ) -> None:
         self.record = record
         self.leased_at = leased_at
+        self.observed: Callable[[JournalStep, Awaitable[bool]], Awaitable[bool]] | None = None
         self._leases = leases
         self._deadline = deadline
         self._was_sent = was_sent
@@ -373,7 +376,8 @@ class HeldCall:
         updating = wrap_journal_errors(
             journal.update, record.message_id, record.generation, update
         )
-        return await journal_timeout(updating, self._update_timeout())
+        writing = journal_timeout(updating, self._update_timeout())
+        return await (writing if self.observed is None else self.observed(_step(update), writing))
 
     async def _update(self, update: RecordUpdate) -> None:
         try:
@@ -613,6 +617,13 @@ class Leases:
                 if self._calls:
                     await self.renew()
             self._renewing = None
+
+
+def _step(update: RecordUpdate) -> JournalStep:
+    """Return the step that an update records."""
+    if update.outcome is not None:
+        return "outcome"
+    return "release" if update.releases else "state"
 
 
 async def _nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
@@ -27,17 +27,20 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
     from holdfast._pipeline.listeners import Observers
-    from holdfast._pipeline.observations import Outcome, WaitReason
+    from holdfast._pipeline.observations import JournalStep, Outcome, WaitReason
     from holdfast._pipeline.observed_request import ObservedRequest
     from holdfast._pipeline.transport import AnyCall, CallProgress
     from holdfast.errors import Attempt
     from holdfast.types import TaskState
 
 __all__ = ["CallerOperation"]
+
+T = TypeVar("T")
 
 _OF_TASKS = SEND_NAMES | {SUBSCRIBE_TO_TASK.name, GET_TASK.name, CANCEL_TASK.name}
 """A2A methods of requests that send a message, or follow its task."""
@@ -64,8 +67,9 @@ class CallerOperation:
         id: Id of the operation.
         parent_id: Id of the operation whose work it continues; None for none.
         is_observed: Whether observers, or the log, take the observations of successful steps.
-        starts_with_request: Whether its start is reported with its first request or its end, and
-            not at all if there is nothing to do, or another client does it.
+        starts_with_request: Whether its start is reported with its first request, its record in
+            the journal, or its end, and not at all if there is nothing to do, or another client
+            does it.
         method: A2A method of the request that sends the message, else of the first one.
         request_id: Id of that request.
         latest_request: Id and A2A method of the latest request that sends the message, or that
@@ -287,6 +291,23 @@ class CallerOperation:
     ) -> AbstractContextManager[None]:
         """Report a wait between requests, which lasts as long as the block."""
         return self.observers.waiting(self, reason, seconds)
+
+    async def journaled(self, step: JournalStep, work: Awaitable[T]) -> T:
+        """Report a step that a journal records, when it is recorded or has failed."""
+        if not self.is_observed:
+            return await work
+        began, error = self.now(), None
+        try:
+            return await work
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            if error is None:
+                self._report_start()
+            if self._is_started:
+                duration = self.now() - began
+                self.observers.journal_written(self, step, duration=duration, error=error)
 
     def now(self) -> float:
         """Return the time of the event loop's clock."""

@@ -265,6 +265,18 @@ class Observers:
         """Report that a second attempt is made beside the first."""
         self._notify(event.HedgeStarted(**self._of_call(call), delay=delay))
 
+    def journal_written(
+        self,
+        operation: CallerOperation,
+        step: event.JournalStep,
+        *,
+        duration: float,
+        error: BaseException | None,
+    ) -> None:
+        """Report that the journal has recorded a step of a call, or has failed to."""
+        subject = self._subject(operation, operation.id, operation.request_id, operation.method)
+        self._notify(event.JournalWritten(**subject, step=step, duration=duration, error=error))
+
     @contextlib.contextmanager
     def waiting(
         self, waiter: AnyCall | CallerOperation, reason: WaitReason, seconds: float | None

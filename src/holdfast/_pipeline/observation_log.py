@@ -85,7 +85,7 @@ def log_observation(observation: Observation) -> None:
         case event.StreamInterrupted() | event.Reconnected() | event.GapDetected():
             _log_stream(observation)
         case _:
-            _log_wait(observation)
+            _log_detail(observation)
 
 
 def _log_operation(finished: event.OperationFinished) -> None:
@@ -110,8 +110,8 @@ def _log_operation(finished: event.OperationFinished) -> None:
     )
 
 
-def _log_wait(observation: Observation) -> None:
-    """Log a retry, a hedge or a wait."""
+def _log_detail(observation: Observation) -> None:
+    """Log a retry, a hedge, a wait or a step that the journal has recorded."""
     match observation:
         case event.RetryScheduled(number=number, wait=wait, reason=reason, error=error):
             _log(
@@ -159,6 +159,19 @@ def _log_wait(observation: Observation) -> None:
                 _REASONS[reason],
                 duration_s=duration,
                 wait_reason=reason,
+            )
+        case event.JournalWritten(step=step, duration=duration, error=error):
+            # A failure is a warning of the journal's own.
+            _log(
+                logging.DEBUG,
+                observation,
+                "journal: %s %s in %.3f s",
+                step,
+                "recorded" if error is None else f"failed with {type(error).__name__}",
+                duration,
+                step=step,
+                duration_s=duration,
+                error=error,
             )
         case _:  # an event of a stream
             pass

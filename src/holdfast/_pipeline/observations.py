@@ -25,6 +25,8 @@ __all__ = [
     "EventReceived",
     "GapDetected",
     "HedgeStarted",
+    "JournalStep",
+    "JournalWritten",
     "Observation",
     "Observer",
     "OperationFinished",
@@ -49,6 +51,13 @@ Outcome = Literal["succeeded", "failed", "cancelled", "left"]
 WaitReason = Literal["backoff", "retry_after", "circuit", "concurrency", "reconnect"]
 """The reason of a wait: the backoff of the retry policy, the agent's Retry-After,
 an open circuit, the limit of concurrent calls, or the backoff of a stream that was cut.
+"""
+
+
+JournalStep = Literal["begin", "claim", "state", "outcome", "release"]
+"""A step of a call that a journal records: its beginning, before the message is sent; that another
+client takes the call over; its task and the task's state; its outcome; or that the client ends its
+work without an outcome.
 """
 
 
@@ -337,6 +346,21 @@ class Reconciled(Observation, frozen=True, kw_only=True):
 
     searched: tuple[str, ...]
     duration: float
+
+
+class JournalWritten(Observation, frozen=True, kw_only=True):
+    """The journal has recorded a step of a call, or has failed to.
+
+    Attributes:
+        step: The step (`JournalStep`).
+        duration: Seconds that it took.
+        error: The error if it was not recorded; an ``asyncio.CancelledError`` if the operation was
+            cancelled meanwhile; None otherwise.
+    """
+
+    step: JournalStep
+    duration: float
+    error: BaseException | None
 
 
 class CardChecked(Observation, frozen=True, kw_only=True):
