@@ -173,6 +173,7 @@ class CallerOperation:
             attempts = self._joined_attempts()
             if len(attempts) > len(error.attempts):
                 error.attempts = attempts
+        self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
             outcome = _outcome(error, is_left=is_left)
