@@ -9,6 +9,7 @@ import sys
 import types
 
 import msgspec
+import prometheus_client
 import pytest
 from opentelemetry import trace
 from tests.kit.pages import Page, execute
@@ -57,7 +58,7 @@ async def test_each_level_logs_what_the_page_says(run, caplog, monkeypatch):
     logger = logging.getLogger("holdfast")
     before = logger.level
 
-    await run("basicConfig")
+    await run("basicConfig(format")
 
     level, logger.level = logger.level, before
     assert level == logging.INFO
@@ -138,42 +139,69 @@ async def test_a_coroutine_function_is_not_an_observer():
         holdfast.connect("http://localhost:9999", observers=[observer])
 
 
-async def test_prometheus_counts_calls_retries_and_reconnects(run, stand_in):
-    counts = []
-
-    class Metric:
-        def __init__(self, name, documentation, labels, **_):
-            self.name, self.labels_count = name, len(labels)
-
-        def labels(self, *values):
-            assert len(values) == self.labels_count
-            return types.SimpleNamespace(
-                inc=lambda: counts.append((self.name, *values)),
-                observe=lambda seconds: counts.append((self.name, *values)),
-            )
-
-    stand_in("prometheus_client", Counter=Metric, Histogram=Metric)
+async def test_prometheus_counts_calls_retries_and_reconnects(run, monkeypatch):
+    registry = prometheus_client.CollectorRegistry()
+    for kind in ("Counter", "Histogram"):
+        made = functools.partial(getattr(prometheus_client, kind), registry=registry)
+        monkeypatch.setattr(prometheus_client, kind, made)
 
     await run("prometheus_client")
 
-    assert counts == [
-        ("a2a_retries", HERE, "RateLimitedError"),
-        ("a2a_reconnects", HERE),
-        ("a2a_calls", HERE, "ask", "ok"),
-        ("a2a_call_seconds", HERE, "ask"),
-    ]
+    value = registry.get_sample_value
+    call = {"agent": HERE, "operation": "ask"}
+    assert value("a2a_calls_total", {**call, "outcome": "ok"}) == 1
+    assert value("a2a_call_seconds_count", call) == 1
+    assert value("a2a_retries_total", {"agent": HERE, "error": "RateLimitedError"}) == 1
+    assert value("a2a_reconnects_total", {"agent": HERE}) == 1
 
 
-async def test_structlog_gets_fields(run, stand_in):
-    events = []
-    log = types.SimpleNamespace(info=lambda event, **fields: events.append((event, fields)))
-    stand_in("structlog", get_logger=lambda: log)
+@pytest.fixture
+def root_logger():
+    """The root logger, whose handlers and level a block may set; they are restored."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
-    await run("structlog")
 
-    [retry] = [fields for event, fields in events if event == "RetryScheduled"]
-    assert retry["error"].startswith("RateLimitedError: HTTP 429")
-    assert json.loads(json.dumps(retry)) == retry
+def lines_of(capsys):
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+async def test_a_formatter_for_json_writes_the_fields(run, root_logger, capsys):
+    root_logger.handlers.clear()  # those of pytest
+
+    await run("JsonFormatter")
+
+    (retry,) = [line for line in lines_of(capsys) if "wait_s" in line]
+    example = json.loads(PAGE.text.partition("```json\n")[2].partition("\n```")[0])
+    assert example.keys() <= retry.keys()
+    assert retry.keys() - example.keys() == {
+        "endpoint",
+        "message_id",
+        "parent_id",
+        "transient",
+        "executed",
+    }
+    same = ["levelname", "name", "operation", "method", "agent", "attempt", "wait_reason"]
+    assert {name: retry[name] for name in same} == {name: example[name] for name in same}
+
+
+async def test_structlog_writes_the_fields_and_what_the_program_has_bound(
+    run, root_logger, capsys
+):
+    root_logger.handlers.clear()  # those of pytest
+
+    await run("ProcessorFormatter")
+
+    lines = lines_of(capsys)
+    assert {(line["logger"], line["job"], line["operation"]) for line in lines} == {
+        ("holdfast", "moon-7", "ask")
+    }
+    (retry,) = [line for line in lines if "wait_s" in line]
+    assert (retry["level"], retry["error_type"]) == ("info", "RateLimitedError")
+    assert "attempt 2 follows in" in retry["event"]
 
 
 async def test_the_instrumentation_of_aiohttp_is_switched_on(run, stand_in):
@@ -230,10 +258,11 @@ async def test_statistics_are_those_of_the_endpoints(run):
 
 def test_every_block_is_run():
     PAGE.check_complete(
-        "basicConfig",
+        "basicConfig(format",
         "def report",
         "prometheus_client",
-        "structlog",
+        "JsonFormatter",
+        "ProcessorFormatter",
         "AioHttpClientInstrumentor",
         "class Spans",
         "retry_tokens",
