@@ -34,6 +34,7 @@ import holdfast.integrations.a2a_sdk
 import holdfast.integrations.dbos
 import holdfast.integrations.httpx
 import holdfast.integrations.httpx2
+import holdfast.integrations.opentelemetry
 import holdfast.integrations.temporal
 import holdfast.server
 import holdfast.testing
@@ -48,6 +49,7 @@ HOMES = [
     holdfast.integrations.dbos,
     holdfast.integrations.httpx,
     holdfast.integrations.httpx2,
+    holdfast.integrations.opentelemetry,
     holdfast.integrations.temporal,
     holdfast.server,
     holdfast.testing,
@@ -315,7 +317,7 @@ SIGNATURES = {
         "*streaming=True *on_unknown='reconcile' *context_ids='agent' *journal=None "
         "*shared_store=None *headers=None *extensions=() *credential_origins=() "
         "*allowed_networks=() *reach='any' *interceptors=() *consumers=() *observers=() "
-        "*call_layers=() *attempt_layers=()"
+        "*telemetry=None *call_layers=() *attempt_layers=()"
     ),
     "diagnose": (
         "agent *send=None *twice=False *auth=None *headers=None *timeout=120.0 "
@@ -503,6 +505,8 @@ SIGNATURES = {
     "HttpEngine.request": "self request",
     "HttpEngine.stream": "self request",
     "HttpEngine.close": "self",
+    "TelemetrySource.observe": "self observation /",
+    "TelemetrySource.layer": "self inner /",
     "Transport.unary": "self call /",
     "Transport.close": "self",
     "Transport.stream": "self call /",
@@ -627,7 +631,7 @@ CONSTRUCTORS = {
     "Call": (
         "*operation *params *request_id *deadline *timeouts=None *headers=dict() *query=dict() "
         "*extensions=() *context=None *endpoint=None *reach=None *card=None *auth=None "
-        "*attempt=1 *is_retried=True *progress=CallProgress()"
+        "*attempt=1 *is_trusted=True *is_retried=True *progress=CallProgress()"
     ),
     "CardSignatureError": "message='' *outcome='invalid' *key_id=None **facts",
     "CardVerification": (
@@ -842,7 +846,7 @@ _OBSERVATIONS = {
     ),
     "OperationStarted": "",
     "ReconcileStarted": "*timeout *error",
-    "Reconciled": "*searched *duration",
+    "Reconciled": "*searched *duration *error",
     "Reconnected": "*number *error=None",
     "RequestFinished": "*attempts *duration *error",
     "RequestStarted": "",

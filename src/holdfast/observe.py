@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         RetryScheduled,
         RetryStopped,
         StreamInterrupted,
+        TelemetrySource,
         WaitFinished,
         WaitReason,
         WaitStarted,
@@ -67,6 +68,7 @@ __all__ = [
     "RetryScheduled",
     "RetryStopped",
     "StreamInterrupted",
+    "TelemetrySource",
     "WaitFinished",
     "WaitReason",
     "WaitStarted",
@@ -83,7 +85,7 @@ __getattr__, __dir__ = publish(
             "GapDetected HedgeStarted JournalStep JournalWritten Observation Observer "
             "OperationFinished OperationStarted Outcome ReconcileStarted Reconciled "
             "Reconnected RequestFinished RequestStarted RetryScheduled RetryStopped "
-            "StreamInterrupted WaitFinished WaitReason WaitStarted"
+            "StreamInterrupted TelemetrySource WaitFinished WaitReason WaitStarted"
         ),
         "_policy.breaker": "BreakerState",
     },

@@ -23,6 +23,8 @@ def check_tree(seen):
             last = next(i for i, one in enumerate(seen) if _is(one, finished, each))
             assert first < last
     _check_waits(seen)
+    searched = Counter(each.message_id for each in of(seen, observe.ReconcileStarted))
+    assert searched == Counter(each.message_id for each in of(seen, observe.Reconciled))
     operations = {each.operation_id: each for each in of(seen, observe.OperationStarted)}
     requests = {each.request_id: each for each in of(seen, observe.RequestStarted)}
     for each in seen:

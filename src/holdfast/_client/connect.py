@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.replicas import ReplicaCards
     from holdfast._pipeline.cards.trust import CardChecker
     from holdfast._pipeline.interfaces import Route
-    from holdfast._pipeline.observations import Observer
+    from holdfast._pipeline.observations import Observer, TelemetrySource
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Call, Layer, Transport
     from holdfast._policy.reconcile import ContextIds, OnUnknown
@@ -110,6 +110,7 @@ def connect(
     interceptors: Sequence[Interceptor] = (),
     consumers: Sequence[Consumer] = (),
     observers: Sequence[Observer] = (),
+    telemetry: TelemetrySource | None = None,
     call_layers: Sequence[Layer] = (),
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
@@ -234,6 +235,8 @@ def connect(
         observers: Plain functions that are called with each `Observation`, such as
             `OperationFinished` (`Observer`). An exception of an observer is logged, and the first
             one is also a ``RuntimeWarning``. None by default.
+        telemetry: Makes spans, such as ``holdfast.integrations.opentelemetry.Telemetry``. None by
+            default.
         call_layers: Custom layers around each call with all its attempts, outermost first:
             functions that get a `Transport` and return one (`Layer`). None by default.
         attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.
@@ -290,6 +293,7 @@ def connect(
         interceptors=interceptors,
         consumers=consumers,
         observers=observers,
+        telemetry=telemetry,
         call_layers=call_layers,
         attempt_layers=attempt_layers,
     )
@@ -538,7 +542,8 @@ async def ask(
             ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``, ``configuration``,
             ``streaming``, ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``,
             ``headers``, ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
-            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``interceptors``, ``consumers``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
 
     Returns:
         The answer, which is a completed task, a task that waits for input (`Answer.needs_input`),

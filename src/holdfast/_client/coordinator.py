@@ -105,7 +105,8 @@ class Coordinator(ClosingContext):
             ``transport_producers``, ``grpc_channel_factory``, ``configuration``, ``streaming``,
             ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``, ``headers``,
             ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
-            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``interceptors``, ``consumers``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
             Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
             an ``engine`` or ``journal`` that it created itself.
 

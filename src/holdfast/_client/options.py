@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.endpoints import Endpoints
     from holdfast._pipeline.listeners import Consumer, Interceptor
-    from holdfast._pipeline.observations import Observer
+    from holdfast._pipeline.observations import Observer, TelemetrySource
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Layer
     from holdfast._policy.reconcile import ContextIds
@@ -175,6 +175,7 @@ class ClientOptions(TypedDict, total=False):
     allowed_networks: Iterable[str]
     reach: AgentReach
     observers: Sequence[Observer]
+    telemetry: TelemetrySource | None
     call_layers: Sequence[Layer]
     attempt_layers: Sequence[Layer]
 

@@ -101,27 +101,36 @@ async def search_for(
         is_refused=isinstance(error.__cause__, A2AError) and is_agents_own(error.__cause__),
         max_pages=core.resilience.reconcile.max_pages,
     )
+    operation = scope.operation  # which an abandonment of the call replaces
     core.observers.reconcile_started(
-        scope.operation,
+        operation,
         error,
         method=lost_message.operation,
         seconds=min(core.resilience.reconcile.timeout, scope.deadline.remaining(began)),
     )
     searcher = _Searcher(search, error, core, scope, rounds=rounds)
-    result = await searcher.search()
-    seconds = clock() - began
-    if not isinstance(result, Duplicate):
-        task = result.task if isinstance(result, Found) else search.seen
+    task: Task | None = None
+    failure: BaseException | None = None
+    try:
+        result = await searcher.search()
+        if not isinstance(result, Duplicate):
+            task = result.task if isinstance(result, Found) else search.seen
+    except BaseException as raised:
+        failure = raised
+        raise
+    finally:
+        seconds = clock() - began
         core.observers.reconciled(
-            scope.operation,
+            operation,
             error,
             method=lost_message.operation,
             searched=search.searched,
             task_id=None if task is None else task.id,
             seconds=seconds,
+            failure=failure,
         )
-        if task is not None and call is not None:
-            await call.record_state(task)
+    if task is not None and call is not None:
+        await call.record_state(task)
     is_empty = isinstance(result, Absent | Inconclusive)
     return SearchReport(
         result=result,

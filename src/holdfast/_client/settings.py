@@ -207,6 +207,10 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
     observers = check_observers(options.get("observers", ()))
     call_layers = check_hooks("call_layers", options.get("call_layers", ()), "__call__")
     attempt_layers = check_hooks("attempt_layers", options.get("attempt_layers", ()), "__call__")
+    if (telemetry := options.get("telemetry")) is not None:
+        check_methods("telemetry", telemetry, "observe", "layer")
+        observers = (*observers, telemetry.observe)
+        attempt_layers = (*attempt_layers, telemetry.layer)
     networks = check_networks("allowed_networks", options.get("allowed_networks", ()))
     within = check_reach(options.get("reach", "any"), networks)
     if channel_factory is not None:

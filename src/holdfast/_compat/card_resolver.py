@@ -26,7 +26,7 @@ from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast._pipeline.cards.trust import CardTrust, ReceivedCard
 from holdfast._pipeline.endpoints import Endpoints
-from holdfast._pipeline.layers import DeadlineLayer, ObservedLayer
+from holdfast._pipeline.layers import CompletingLayer, DeadlineLayer
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import card_source
 from holdfast._pipeline.security_warnings import SecurityWarnings
@@ -154,7 +154,7 @@ class A2ACardResolver(ClosingContext):
             warnings=SecurityWarnings(),
         )
         self._is_closed = False
-        self._cards = ObservedLayer(DeadlineLayer(cards), observers)
+        self._cards = CompletingLayer(DeadlineLayer(cards))
 
     async def close(self) -> None:
         """End fetches in flight, and close the connections unless the caller supplied the engine.

@@ -200,7 +200,7 @@ class ClientFactory:
                 ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``,
                 ``configuration``, ``streaming``, ``on_unknown``, ``context_ids``, ``journal``,
                 ``shared_store``, ``headers``, ``extensions``, ``credential_origins``,
-                ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and
+                ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
                 ``attempt_layers``. They override the configuration, and ``transport_producers``
                 override registered producers.
 
@@ -261,7 +261,7 @@ class ClientFactory:
                 ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
                 ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
                 ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
-                ``call_layers`` and ``attempt_layers``.
+                ``telemetry``, ``call_layers`` and ``attempt_layers``.
 
         Raises:
             AgentCardResolutionError: No card was found.

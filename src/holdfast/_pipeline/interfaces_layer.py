@@ -316,7 +316,11 @@ class InterfaceLayer(BaseLayer):
         if call.auth is None and (call.headers or call.query):
             self._warnings.check_credentials(call, choice.endpoint)
         return msgspec.structs.replace(
-            call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card
+            call,
+            endpoint=choice.endpoint,
+            reach=choice.reach,
+            card=choice.card,
+            is_trusted=choice.refusal is None,
         )
 
     def _older(self, call: Call[P, R], choice: _Choice) -> _Choice:

@@ -198,11 +198,14 @@ class Observers:
         searched: tuple[str, ...],
         task_id: str | None,
         seconds: float,
+        failure: BaseException | None,
     ) -> None:
         """Report that the search for a message has ended."""
         subject = self._of_lost_message(operation, lost, method)
         subject["task_id"] = task_id
-        self._notify(event.Reconciled(**subject, searched=searched, duration=seconds))
+        self._notify(
+            event.Reconciled(**subject, searched=searched, duration=seconds, error=failure)
+        )
 
     # ── Requests and attempts ────────────────────────────────────────────────────────────────
 

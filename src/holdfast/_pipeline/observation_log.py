@@ -223,6 +223,7 @@ def _log_search(observation: event.ReconcileStarted | event.Reconciled) -> None:
             found,
             duration,
             duration_s=duration,
+            error=observation.error,
         )
         return
     seconds = observation.timeout

@@ -8,7 +8,7 @@ end, and the ids make a tree of them: operations, their requests, the attempts o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -16,6 +16,9 @@ from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._policy.breaker import BreakerState
 from holdfast.errors import A2AError
 from holdfast.types import TaskState
+
+if TYPE_CHECKING:
+    from holdfast._pipeline.transport import Transport
 
 __all__ = [
     "AttemptFinished",
@@ -40,6 +43,7 @@ __all__ = [
     "RetryScheduled",
     "RetryStopped",
     "StreamInterrupted",
+    "TelemetrySource",
     "WaitFinished",
     "WaitReason",
     "WaitStarted",
@@ -333,7 +337,7 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
 
 
 class Reconciled(Observation, frozen=True, kw_only=True):
-    """The search for a message whose reply was lost has ended.
+    """The search for a message whose reply was lost has ended; once for each `ReconcileStarted`.
 
     ``request_id`` and ``method`` name the request that sent the message; ``method`` is
     ``"SendMessage"`` if the message comes from a journal. ``task_id`` is the task that the message
@@ -342,10 +346,13 @@ class Reconciled(Observation, frozen=True, kw_only=True):
     Attributes:
         searched: The locations that were searched, in order.
         duration: Duration of the search in seconds.
+        error: The error that ended the search early; an ``asyncio.CancelledError`` if it was
+            cancelled; None otherwise.
     """
 
     searched: tuple[str, ...]
     duration: float
+    error: BaseException | None
 
 
 class JournalWritten(Observation, frozen=True, kw_only=True):
@@ -373,6 +380,26 @@ class CardChecked(Observation, frozen=True, kw_only=True):
     """
 
     verification: CardVerification
+
+
+class TelemetrySource(Protocol):
+    """Makes spans of what a client does: an observer, and a layer around each attempt."""
+
+    def observe(self, observation: Observation, /) -> None:
+        """Receive an observation, as an `Observer`.
+
+        Args:
+            observation: The observation.
+        """
+        ...
+
+    def layer(self, inner: Transport, /) -> Transport:
+        """Return the layer around each attempt, as a `Layer`.
+
+        Args:
+            inner: The transport below.
+        """
+        ...
 
 
 Observer = Callable[[Observation], None]

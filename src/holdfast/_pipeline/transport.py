@@ -284,6 +284,8 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
         card: The card that names the endpoint; None until it is chosen.
         auth: The source of credentials; None for no credentials.
         attempt: Number of the attempt, from 1.
+        is_trusted: Whether the endpoint's origin may get credentials; only the card has named an
+            origin that is not trusted. True by default.
         is_retried: Whether to retry the call where that is safe; False if the code that makes the
             call retries itself. True by default.
         progress: The progress of the call.
@@ -303,6 +305,7 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
     card: AgentCard | None = None
     auth: AuthProvider | None = None
     attempt: int = 1
+    is_trusted: bool = True
     is_retried: bool = True
     progress: CallProgress = msgspec.field(default_factory=CallProgress)
 

@@ -114,8 +114,8 @@ class InProcessClients:
                 ``transport_producers``, ``grpc_channel_factory``, ``configuration``,
                 ``streaming``, ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``,
                 ``headers``, ``extensions``, ``credential_origins``, ``allowed_networks``,
-                ``reach``, ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and
-                ``attempt_layers``.
+                ``reach``, ``interceptors``, ``consumers``, ``observers``, ``telemetry``,
+                ``call_layers`` and ``attempt_layers``.
         """
         settings: dict[str, Any] = {"timeout": self._timeout, **options}
         return connect(self.url, engine=self._engine, **settings)

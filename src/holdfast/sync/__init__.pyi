@@ -47,7 +47,7 @@ from holdfast._model.operations import Operation
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.listeners import Consumer, Interceptor
-from holdfast._pipeline.observations import Observer
+from holdfast._pipeline.observations import Observer, TelemetrySource
 from holdfast._pipeline.produced import TransportProducer
 from holdfast._pipeline.transport import Layer, Reply
 from holdfast._policy.breaker import BreakerFailure, BreakerState
@@ -1231,7 +1231,7 @@ class ClientFactory:
                 ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``,
                 ``configuration``, ``streaming``, ``on_unknown``, ``context_ids``, ``journal``,
                 ``shared_store``, ``headers``, ``extensions``, ``credential_origins``,
-                ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and
+                ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
                 ``attempt_layers``. They override the configuration, and ``transport_producers``
                 override registered producers.
 
@@ -1262,7 +1262,7 @@ class ClientFactory:
                 ``grpc_channel_factory``, ``configuration``, ``streaming``, ``on_unknown``,
                 ``context_ids``, ``journal``, ``shared_store``, ``headers``, ``extensions``,
                 ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
-                ``call_layers`` and ``attempt_layers``.
+                ``telemetry``, ``call_layers`` and ``attempt_layers``.
 
         Raises:
             AgentCardResolutionError: No card was found.
@@ -1510,7 +1510,8 @@ class Coordinator:
             ``transport_producers``, ``grpc_channel_factory``, ``configuration``, ``streaming``,
             ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``, ``headers``,
             ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
-            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``interceptors``, ``consumers``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
             Pass clients if ``auth`` or ``headers`` differ between agents. The coordinator closes
             an ``engine`` or ``journal`` that it created itself.
 
@@ -2114,7 +2115,8 @@ def ask(
             ``allow_legacy``, ``transport_producers``, ``grpc_channel_factory``, ``configuration``,
             ``streaming``, ``on_unknown``, ``context_ids``, ``journal``, ``shared_store``,
             ``headers``, ``extensions``, ``credential_origins``, ``allowed_networks``, ``reach``,
-            ``interceptors``, ``consumers``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``interceptors``, ``consumers``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
 
     Returns:
         The answer, which is a completed task, a task that waits for input (`Answer.needs_input`),
@@ -2168,6 +2170,7 @@ def connect(
     interceptors: Sequence[Interceptor] = (),
     consumers: Sequence[Consumer] = (),
     observers: Sequence[Observer] = (),
+    telemetry: TelemetrySource | None = None,
     call_layers: Sequence[Layer] = (),
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
@@ -2292,6 +2295,8 @@ def connect(
         observers: Plain functions that are called with each `Observation`, such as
             `OperationFinished` (`Observer`). An exception of an observer is logged, and the first
             one is also a ``RuntimeWarning``. None by default.
+        telemetry: Makes spans, such as ``holdfast.integrations.opentelemetry.Telemetry``. None by
+            default.
         call_layers: Custom layers around each call with all its attempts, outermost first:
             functions that get a `Transport` and return one (`Layer`). None by default.
         attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.

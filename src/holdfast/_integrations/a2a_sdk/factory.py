@@ -65,7 +65,8 @@ class HoldfastClientFactory(ClientFactory):
             default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
             ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
             ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
     """
 
     def __init__(
@@ -244,7 +245,8 @@ def client_factory(
             default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
             ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
             ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
             For the other bindings, only the ``budget`` of a ``resilience`` applies, and the number
             and the delays of its ``retry``. If that has other settings (another factor, no jitter,
             a predicate, a listener, other refusals), creating a client of such a binding raises a

@@ -124,7 +124,8 @@ class HoldfastTransport(ClientTransport):
             ``card_verifier``, ``require_signature``, ``resilience``, ``limits``, ``engine``,
             ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``, ``on_unknown``,
             ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``call_layers`` and ``attempt_layers``.
+            ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
+            ``attempt_layers``.
 
     Raises:
         ValueError: An option is not valid, both ``retry_config`` and ``resilience`` are given, or

@@ -1,0 +1,19 @@
+"""Spans of OpenTelemetry for the calls of clients.
+
+Pass a `Telemetry` to a client::
+
+    import holdfast
+    from holdfast.integrations.opentelemetry import Telemetry
+
+    client = holdfast.connect("http://localhost:9999", telemetry=Telemetry())
+
+It needs the extra ``holdfast[otel]``, which is the API of OpenTelemetry alone; the spans go where
+your program's provider sends them.
+"""
+
+from holdfast._integrations.opentelemetry import Telemetry
+from holdfast._public import publish
+
+__all__ = ["Telemetry"]
+
+__getattr__, __dir__ = publish(__name__)

@@ -1,0 +1,355 @@
+"""Spans of OpenTelemetry: their tree, their context on the wire, and their ends."""
+
+import asyncio
+import gc
+import logging
+import random
+from collections import Counter
+
+import pytest
+from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from holdfast import A2AError, Coordinator, OutcomeUnknownError, TaskFailedError, connect
+from holdfast.integrations.opentelemetry import Telemetry
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    completes,
+    fails,
+    rate_limited,
+    streams,
+    works_forever,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+
+class Started(SpanProcessor):
+    """Notes the spans that start."""
+
+    def __init__(self):
+        self.spans = []
+
+    def on_start(self, span, parent_context=None):
+        self.spans.append(span)
+
+
+@pytest.fixture
+def traced():
+    """A provider, and its finished spans; checks that each span that started has ended once."""
+    provider, exporter, started = TracerProvider(), InMemorySpanExporter(), Started()
+    provider.add_span_processor(started)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield provider, exporter.get_finished_spans
+    ended = Counter(span.context.span_id for span in exporter.get_finished_spans())
+    assert max(ended.values(), default=1) == 1
+    assert [span.name for span in started.spans if span.context.span_id not in ended] == []
+
+
+def connected(agent, provider, *, network=None, binding="JSONRPC", telemetry=None, **options):
+    return connect(
+        agent.url,
+        engine=network or FakeNetwork(agent),
+        bindings=(binding,),
+        telemetry=telemetry or Telemetry(tracer_provider=provider),
+        **options,
+    )
+
+
+def named(spans, name):
+    return [span for span in spans if span.name == name]
+
+
+def one(spans, name):
+    (span,) = named(spans, name)
+    return span
+
+
+def children(spans, parent):
+    return [
+        span for span in spans if span.parent and span.parent.span_id == parent.context.span_id
+    ]
+
+
+def traceparent(span):
+    ids = f"{span.context.trace_id:032x}-{span.context.span_id:016x}"
+    return f"00-{ids}-{span.context.trace_flags:02x}"
+
+
+@both_bindings
+async def test_a_request_has_a_span_below_the_callers_and_each_attempt_one_below_it(
+    traced, binding
+):
+    provider, finished = traced
+    agent = FakeAgent(completes("42"), streaming=False)
+    agent.inject(rate_limited(retry_after=1), on="SendMessage")
+    tracer = provider.get_tracer("program")
+
+    async with connected(agent, provider, binding=binding) as client:
+        with tracer.start_as_current_span("work") as work:
+            answer = await client.ask("hi")
+
+    spans = finished()
+    assert {span.name for span in children(spans, one(spans, "work"))} >= {
+        "GetAgentCard",
+        "SendMessage",
+    }
+    request = one(spans, "SendMessage")
+    assert (request.kind, request.parent.span_id) == (
+        SpanKind.CLIENT,
+        work.get_span_context().span_id,
+    )
+    attributes = dict(request.attributes)
+    assert attributes["a2a.method.name"] == "SendMessage"
+    assert attributes["a2a.task.id"] == answer.task_id
+    assert attributes["gen_ai.agent.name"] == agent.url
+    assert attributes["gen_ai.conversation.id"] == answer.task.context_id
+    assert (attributes["server.address"], attributes["server.port"]) == ("agent.test", 80)
+    assert attributes["holdfast.attempts"] == 2
+    assert request.status.status_code is StatusCode.UNSET
+    (retry,) = request.events
+    assert (retry.name, retry.attributes["error.type"]) == ("retry", "RateLimitedError")
+
+    first, second = children(spans, request)
+    assert {first.name, second.name} == {"POST"}
+    assert first.attributes["http.response.status_code"] == 429
+    assert first.status.status_code is StatusCode.ERROR
+    assert "http.request.resend_count" not in first.attributes
+    assert second.attributes["http.request.resend_count"] == 1
+    (sent,) = [each for each in agent.received if each.operation == "SendMessage"]  # and answered
+    assert sent.headers["traceparent"] == traceparent(second)
+
+
+async def test_a_resubscription_is_linked_to_the_connection_that_was_cut(traced):
+    provider, finished = traced
+    agent = FakeAgent(streams(*"abc", every=5))
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+
+    async with connected(agent, provider) as client:
+        assert (await client.ask("hi")).text == "abc"
+
+    cut = one(finished(), "SendStreamingMessage")
+    subscribed = one(finished(), "SubscribeToTask")
+    assert [link.context.span_id for link in subscribed.links] == [cut.context.span_id]
+    assert cut.attributes["error.type"] == "A2AConnectionError"
+    assert cut.end_time <= subscribed.start_time or subscribed.links
+
+
+async def test_operations_have_spans_if_they_are_asked_for(traced):
+    provider, finished = traced
+    agent = FakeAgent(fails("no", after=1))
+    telemetry = Telemetry(tracer_provider=provider, operation_spans=True)
+
+    async with connected(agent, provider, telemetry=telemetry) as client:
+        with pytest.raises(TaskFailedError):
+            await client.ask("hi")
+
+    spans = finished()
+    operation = one(spans, "holdfast.ask")
+    assert (operation.kind, operation.parent) == (SpanKind.INTERNAL, None)
+    assert operation.status.status_code is StatusCode.ERROR
+    assert operation.attributes["error.type"] == "TaskFailedError"
+    assert operation.attributes["a2a.task.state"] == "TASK_STATE_FAILED"
+    assert operation.attributes["holdfast.executed"] is True
+    requests = [span for span in children(spans, operation) if span.kind is SpanKind.CLIENT]
+    assert {span.name for span in requests} >= {"GetAgentCard", "SendStreamingMessage"}
+
+
+async def test_the_search_for_a_lost_reply_has_a_span(traced):
+    provider, finished = traced
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=False), on="SendMessage")
+
+    async with connected(agent, provider) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.send_message("hi")
+
+    search = one(finished(), "reconcile")
+    assert search.kind is SpanKind.INTERNAL
+    assert search.attributes["a2a.message.id"]
+
+
+async def test_baggage_goes_to_the_agent_and_an_own_traceparent_is_kept(traced):
+    provider, _ = traced
+    agent = FakeAgent(completes("42"), streaming=False)
+    own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async with connected(agent, provider) as client:
+        token = context.attach(baggage.set_baggage("tenant", "moon"))
+        await client.ask("hi")
+        context.detach(token)
+        await client.ask("hi", headers={"traceparent": own})
+
+    first, second = [each for each in agent.received if each.operation == "SendMessage"]
+    assert first.headers["baggage"] == "tenant=moon"
+    assert second.headers["traceparent"] == own
+
+
+async def test_an_origin_that_only_the_card_names_gets_no_trace(traced):
+    provider, finished = traced
+    elsewhere = FakeAgent(completes("42"), url="http://elsewhere.test", streaming=False)
+    async with connect(elsewhere.url, engine=FakeNetwork(elsewhere)) as client:
+        card = await client.agent_card()
+    front = FakeAgent(url="http://front.test", card=card)
+    network = FakeNetwork(front, elsewhere)
+
+    async with connected(front, provider, network=network) as client:
+        await client.ask("hi")
+
+    (sent,) = [each for each in elsewhere.received if each.operation == "SendMessage"]
+    assert "traceparent" not in sent.headers
+    assert one(finished(), "SendMessage").attributes["server.address"] == "elsewhere.test"
+
+
+@pytest.mark.parametrize("how", ["left", "cancelled", "collected", "closed elsewhere"])
+async def test_the_span_of_a_stream_ends_once_however_the_stream_ends(traced, how, caplog):
+    provider, finished = traced
+    agent = FakeAgent(streams(*"abc", every=5))
+    async with connected(agent, provider) as client:
+        events = client.stream_message("hi")
+
+        async def read():
+            await events.__aenter__()
+            await anext(events)
+            if how == "cancelled":
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    await events.close()
+
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(1)
+        match how:
+            case "cancelled":
+                reading.cancel()
+                await asyncio.wait([reading])
+            case "left":
+                await reading
+                await events.close()
+            case "closed elsewhere":
+                await reading
+                await asyncio.create_task(events.close())
+            case "collected":
+                await reading
+                del events, read, reading
+                gc.collect()
+                await asyncio.sleep(0)
+
+        assert len(named(finished(), "SendStreamingMessage")) == 1
+    assert [record for record in caplog.records if "etach" in record.getMessage()] == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_each_span_ends_once_whatever_happens(seed, traced, caplog):
+    provider, _ = traced
+    draw = random.Random(seed)
+    behaviours = [completes("42", after=3), streams(*"abc", every=2), works_forever(), fails("no")]
+    agent = FakeAgent(lambda _: draw.choice(behaviours), latency=draw.choice([0, 0.2]))
+    faults = [Refuse(), Reset(), Cut(after_events=1), rate_limited(retry_after=1)]
+    for _ in range(draw.randint(0, 6)):
+        agent.inject(draw.choice(faults), times=draw.choice([1, 3]))
+    telemetry = Telemetry(tracer_provider=provider, operation_spans=draw.random() < 0.5)
+    async with connected(agent, provider, telemetry=telemetry) as client:
+        calls = [
+            asyncio.create_task(
+                client.ask("hi", timeout=60, cancel_on_abandon=draw.random() < 0.5)
+            )
+            for _ in range(3)
+        ]
+        for call in calls:
+            if draw.random() < 0.5:
+                asyncio.get_running_loop().call_later(draw.choice([0, 0.1, 2, 20]), call.cancel)
+        await asyncio.wait(calls)
+        for call in calls:
+            assert call.cancelled() or isinstance(call.exception(), A2AError | None)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_agents_of_a_coordinator_are_named(traced):
+    provider, finished = traced
+    one_agent, two = FakeAgent("1", url="http://one.test"), FakeAgent("2", url="http://two.test")
+    async with Coordinator(
+        {"first": one_agent.url, "second": two.url},
+        engine=FakeNetwork(one_agent, two),
+        telemetry=Telemetry(tracer_provider=provider),
+    ) as coordinator:
+        await coordinator.fan_out("hi")
+
+    requests = [span for span in finished() if "gen_ai.agent.name" in span.attributes]
+    assert {span.attributes["gen_ai.agent.name"] for span in requests} == {"first", "second"}
+
+
+class Broken(trace.TracerProvider):
+    """A provider whose tracer raises."""
+
+    def get_tracer(self, *_args, **_options):
+        class Tracer(trace.NoOpTracer):
+            def start_span(self, *_args, **_options):
+                raise RuntimeError("out of order")
+
+        return Tracer()
+
+
+async def test_a_tracer_that_raises_ends_no_call(caplog):
+    agent = FakeAgent("42")
+
+    with pytest.warns(RuntimeWarning, match="out of order"):
+        async with connected(agent, Broken()) as client:
+            assert (await client.ask("hi")).text == "42"
+
+
+async def test_a_propagator_that_raises_ends_no_call_and_is_reported_once(traced, caplog):
+    class Propagator:
+        def inject(self, carrier, context=None):
+            raise RuntimeError("out of order")
+
+    provider, _ = traced
+    telemetry = Telemetry(tracer_provider=provider, propagator=Propagator())
+    async with connected(FakeAgent("42"), provider, telemetry=telemetry) as client:
+        assert [(await client.ask("hi")).text for _ in range(2)] == ["42", "42"]
+
+    (warning,) = [each for each in caplog.records if "OpenTelemetry" in each.getMessage()]
+    assert warning.levelname == "WARNING"
+
+
+async def test_a_provider_that_is_shut_down_ends_no_call():
+    provider = TracerProvider()
+    provider.shutdown()
+    async with connected(FakeAgent("42"), provider) as client:
+        assert (await client.ask("hi")).text == "42"
+
+
+@pytest.mark.parametrize("wrong", [{"tracer_provider": "sdk"}, {"operation_spans": "yes"}])
+def test_wrong_arguments_are_refused(wrong):
+    with pytest.raises(TypeError, match=next(iter(wrong))):
+        Telemetry(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [Telemetry, "otel", object()])
+def test_a_telemetry_of_another_type_is_refused(wrong):
+    with pytest.raises(TypeError, match="telemetry"):
+        connect("http://agent.test", telemetry=wrong)
+
+
+async def test_instrumentations_of_http_clients_make_no_span_of_their_own(traced):
+    """They look at this key: see opentelemetry.instrumentation.utils."""
+    provider, _ = traced
+    seen = []
+    agent = FakeAgent("42", streaming=False)
+
+    class Watched(FakeNetwork):
+        async def request(self, request):
+            seen.append(context.get_value("suppress_http_instrumentation"))
+            return await super().request(request)
+
+    async with connected(agent, provider, network=Watched(agent)) as client:
+        await client.ask("hi")
+
+    assert seen == [None, True]  # the card has no span of an attempt
