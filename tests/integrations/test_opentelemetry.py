@@ -307,7 +307,7 @@ async def test_a_tracer_that_raises_ends_no_call(caplog):
 
 async def test_a_propagator_that_raises_ends_no_call_and_is_reported_once(traced, caplog):
     class Propagator:
-        def inject(self, carrier, context=None):
+        def inject(self, carrier, context=None, setter=None):
             raise RuntimeError("out of order")
 
     provider, _ = traced

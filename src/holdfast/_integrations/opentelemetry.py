@@ -33,6 +33,7 @@ from holdfast.observe import (
 try:
     from opentelemetry import context, propagate, trace
     from opentelemetry.context import Context
+    from opentelemetry.propagators.textmap import default_setter
     from opentelemetry.trace import Span, SpanContext
 except ModuleNotFoundError as error:
     if error.name != "opentelemetry":
@@ -41,7 +42,7 @@ except ModuleNotFoundError as error:
     raise missing_extra(feature, "otel", library="opentelemetry-api") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import TracerProvider
@@ -120,8 +121,8 @@ class Telemetry:
             check_kind("tracer_provider", tracer_provider, trace.TracerProvider)
         check_kind("operation_spans", operation_spans, bool)
         self._tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
-        self._inject: Callable[[dict[str, str], Context], None] = (
-            propagate.inject if propagator is None else propagator.inject
+        self._propagator = (
+            propagate.get_global_textmap if propagator is None else lambda: propagator
         )
         self._operation_spans = operation_spans
         self._operations: dict[str, _Operation] = {}
@@ -294,9 +295,9 @@ class Telemetry:
         """
         if not call.is_trusted or "traceparent" in call.headers:
             return call
-        headers: dict[str, str] = {}
+        headers: MutableMapping[str, str] = {}
         try:
-            self._inject(headers, current)
+            self._propagator().inject(headers, current, default_setter)
         except Exception as failure:  # noqa: BLE001  nor a propagator
             self._warn(failure)
             return call
