@@ -156,6 +156,17 @@ async def test_prometheus_counts_calls_retries_and_reconnects(run, monkeypatch):
     assert value("a2a_reconnects_total", {"agent": HERE}) == 1
 
 
+def test_the_alert_rules_name_metrics_of_the_block():
+    block = PAGE.block("prometheus_client")
+    counters = {f"{name}_total" for name in re.findall(r'Counter\(\s*"(\w+)"', block)}
+
+    named = re.findall(r"increase\((\w+)", PAGE.text)
+
+    assert named == ["a2a_calls_total", "a2a_circuit_opened_total"]
+    assert set(named) <= counters
+    assert issubclass(holdfast.OutcomeUnknownError, holdfast.A2AError)
+
+
 @pytest.fixture
 def root_logger():
     """The root logger, whose handlers and level a block may set; they are restored."""

@@ -303,7 +303,7 @@ class ClientCore:
             TypeError: An option that does not exist, or is of another type.
         """
         loop = asyncio.get_running_loop()
-        operation = self._operation(operation_name or method.__name__)
+        operation = self._operation(operation_name or method.__name__, loop)
         call_group = CallGroup(operation=operation, loop=loop)
         if not options:
             return CallScope(
@@ -386,12 +386,15 @@ class ClientCore:
         )
         return check_configuration(configuration)
 
-    def _operation(self, name: str) -> CallerOperation:
+    def _operation(
+        self, name: str, loop: asyncio.AbstractEventLoop | None = None
+    ) -> CallerOperation:
         return CallerOperation(
             self.observers,
             name,
             f"{self._name}-{next(self._numbers)}",
             is_observed=self.observers.are_active(),
+            loop=loop,
         )
 
     @property

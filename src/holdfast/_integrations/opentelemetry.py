@@ -8,6 +8,7 @@ garbage-collected. Only the span of an attempt is current, for as long as the at
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -271,7 +272,8 @@ class Telemetry:
         binding = "" if endpoint is None else endpoint.interface.protocol_binding
         attributes: dict[str, Any] = {"a2a.method.name": call.operation.name}
         if endpoint is not None:
-            attributes |= _server(endpoint.agent) | {"a2a.protocol.version": endpoint.version}
+            attributes.update(_server(endpoint.agent))
+            attributes["a2a.protocol.version"] = endpoint.version
         if call.attempt > 1:
             attributes["http.request.resend_count"] = call.attempt - 1
         name = call.operation.name
@@ -364,11 +366,12 @@ def _names(observation: Observation) -> dict[str, Any]:
         "holdfast.request.id": observation.request_id,
     }
     if observation.endpoint is not None:
-        attributes |= _server(observation.endpoint)
+        attributes.update(_server(observation.endpoint))
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _server(address: str) -> dict[str, Any]:
+@lru_cache(maxsize=256)
+def _server(address: str) -> Mapping[str, Any]:
     """Return the attributes of an address, which is the presentable form of a valid one."""
     parts = urlsplit(address)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -60,6 +60,7 @@ class CallerOperation:
         operation_id: Id of the operation.
         parent_id: Id of the operation whose work it continues; None for none.
         is_observed: Whether observers, or the log, take the observations of successful steps.
+        loop: The running event loop, if the caller has it.
 
     Attributes:
         observers: The observers to notify.
@@ -97,6 +98,7 @@ class CallerOperation:
         *,
         parent_id: str | None = None,
         is_observed: bool,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.observers = observers
         self.name = name
@@ -117,7 +119,7 @@ class CallerOperation:
         self.events = 0
         self.time_to_first_event: float | None = None
         self.open_requests: set[ObservedRequest] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = loop
         self._began = 0.0
         self._ended: float | None = None
         self._named_requests = 0
@@ -131,7 +133,7 @@ class CallerOperation:
         """Report that the operation begins now, unless it has begun already."""
         self._depth += 1
         if self._depth == 1 and not self._is_finished:
-            self._loop = asyncio.get_running_loop()
+            self._loop = self._loop or asyncio.get_running_loop()
             self._began = self.now()
             if not self.starts_with_request:
                 self._report_start()

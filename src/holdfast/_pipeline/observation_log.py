@@ -42,8 +42,29 @@ _REASONS: dict[event.WaitReason, str] = {
 """Reasons of waits, as messages name them."""
 
 
+_STEPS = frozenset(
+    {
+        event.OperationStarted,
+        event.RequestStarted,
+        event.RequestFinished,
+        event.AttemptStarted,
+        event.AttemptFinished,
+        event.EventReceived,
+        event.WaitStarted,
+        event.WaitFinished,
+        event.JournalWritten,
+    }
+)
+"""Observations that are logged at DEBUG, or not at all: most of all observations."""
+
+
 def log_observation(observation: Observation) -> None:
     """Log an observation under ``holdfast``."""
+    if type(observation) not in _STEPS or logger.isEnabledFor(logging.DEBUG):
+        _log_observation(observation)
+
+
+def _log_observation(observation: Observation) -> None:
     match observation:
         case event.OperationStarted() | event.RequestStarted():
             _log(logging.DEBUG, observation, "started")
