@@ -5,6 +5,7 @@ import contextlib
 import gc
 import random
 
+import msgspec
 import pytest
 from tests.kit.operation_trees import check_tree, of
 
@@ -16,7 +17,9 @@ from holdfast import (
     SqliteJournal,
     connect,
     observe,
+    protocol,
 )
+from holdfast.extend import BaseLayer
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -32,6 +35,9 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
+from holdfast.types import GetTaskRequest
+
+LOST = GetTaskRequest(id="task-0")
 
 BEHAVIOURS = [
     lambda draw: completes("42", after=draw.choice([0, 1, 30])),
@@ -251,3 +257,61 @@ async def test_the_cancellation_of_an_abandoned_task_is_below_the_operation_that
     assert (left.operation, left.outcome) == ("stream_message", "left")
     assert (cancelled.operation, cancelled.parent_id) == ("cancel_task", left.operation_id)
     check_tree(seen)
+
+
+async def test_each_error_of_an_operation_has_its_id():
+    agent, seen = FakeAgent(fails("no", after=1)), []
+    agent.inject(Refuse(), on="GetExtendedAgentCard", times=9)
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        with pytest.raises(A2AError) as extended:
+            await client.get_extended_agent_card()
+        async with client.stream_message("hi") as events:
+            with pytest.raises(A2AError) as inside:
+                await events.result()
+        with pytest.raises(A2AError) as after:
+            await events.result()
+
+    card, stream = of(seen, observe.OperationFinished)
+    assert card.operation == "get_extended_agent_card"
+    assert extended.value.operation_id == card.operation_id
+    assert inside.value.operation_id == after.value.operation_id == stream.operation_id
+    check_tree(seen)
+
+
+async def test_the_warning_about_an_unknown_outcome_counts_the_attempts(caplog):
+    agent = FakeAgent(completes("42"), lists_tasks=False)
+    agent.inject(Reset(), on="SendMessage")
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(A2AError):
+            await client.send_message("hi")
+
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert warning.attempts > 1
+    assert warning.error_type == "OutcomeUnknownError"
+
+
+async def test_an_operation_that_was_cancelled_before_its_message_was_not_executed():
+    agent, seen = FakeAgent(latency=10), []
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        call = asyncio.create_task(client.ask("hi"))
+        await asyncio.sleep(1)
+        call.cancel()
+        await asyncio.wait([call])
+
+    (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.outcome, ended.executed, ended.attempts) == ("cancelled", False, 1)
+
+
+async def test_a_call_of_a_custom_layer_may_have_no_operation():
+    class Asks(BaseLayer):
+        async def handle(self, call, call_next, /):
+            own = msgspec.structs.replace(call, operation=protocol.GET_TASK, params=LOST)
+            own = msgspec.structs.replace(own, progress=type(call.progress)())
+            with contextlib.suppress(A2AError):
+                await self._inner.unary(own)
+            return await call_next(call)
+
+    agent = FakeAgent("42", streaming=False)
+    agent.inject(unavailable(retry_after=1), on="GetTask", times=9)
+    async with connect(agent.url, engine=FakeNetwork(agent), call_layers=[Asks]) as client:
+        assert (await client.ask("hi")).text == "42"

@@ -341,6 +341,7 @@ class EventStream(AsyncOnly):
         self._failure = failure
         if isinstance(failure, A2AError) and self._unconsumed is None:  # else a consumer raised it
             failure.agent = failure.agent or self._calls.agent
+            failure.operation_id = self._operation.id
             self._calls.scope.secrets.hide_in(failure)
             if (call := self._calls.call) is not None:
                 await call.record_error(failure)
@@ -572,6 +573,7 @@ class EventStream(AsyncOnly):
                     attempts=calls.attempts,
                 )
         except A2AError as failure:
+            failure.operation_id = self._operation.id
             self._failure = failure
             raise
 

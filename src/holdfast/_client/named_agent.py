@@ -247,6 +247,12 @@ class NamedAgent:
                             client=f"coordinator.client({self.name!r})",
                             agent=client.stats().url,
                         )
+                except RuntimeError as failure:
+                    if self.closed_reason is None:
+                        raise
+                    # The client was closed between two requests.
+                    is_sent = scope.call_group.sends > 0
+                    raise _closed_error(self.closed_reason, is_sent=is_sent) from failure
                 finally:
                     if needs_slot:
                         admission.leave(self.name)
@@ -256,11 +262,6 @@ class NamedAgent:
             duration = clock() - started_at
             on_cancel(cancelled_result(self.name, sends=scope.call_group.sends, duration=duration))
             raise
-        except RuntimeError:
-            if self.closed_reason is None:
-                raise
-            # The client was closed between two requests.
-            error = _closed_error(self.closed_reason, is_sent=scope.call_group.sends > 0)
         return AgentResult(
             agent=self.name,
             answer=answer,

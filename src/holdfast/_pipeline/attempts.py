@@ -78,9 +78,10 @@ class _StartedAttempt:
         self._clock, self._started = clock, started
         self._id: str | None = None  # unless it is reported
         operation = call.progress.operation
-        if operation is not None and operation.is_observed:
-            self._id = operation.add_attempt(call.request_id)
-            observers.attempt_started(call, self._id)
+        if operation is not None:
+            self._id = operation.add_attempt(call)
+            if self._id is not None:
+                observers.attempt_started(call, self._id)
 
     def finish(self, error: BaseException | None, *, executed: bool | None) -> None:
         """Report the end of the attempt, and record it."""

@@ -87,7 +87,7 @@ class CallerOperation:
         has_gap: Whether status messages may be missing.
         events: Number of events that its stream has delivered.
         time_to_first_event: Seconds until the first of them.
-        open_requests: The requests whose end is not reported yet.
+        open_requests: The requests whose end is not reported yet, by their ids.
     """
 
     def __init__(
@@ -118,14 +118,16 @@ class CallerOperation:
         self.has_gap = False
         self.events = 0
         self.time_to_first_event: float | None = None
-        self.open_requests: set[ObservedRequest] = set()
+        self.open_requests: dict[str, ObservedRequest] = {}
         self._loop = loop
         self._began = 0.0
         self._ended: float | None = None
         self._named_requests = 0
+        self._may_be_executed = False  # an attempt was made that is not for the card
         self._depth = 0
         self._is_started = self._is_finished = self._is_left = False
         self._kept: list[CallProgress] = []
+        self._latest: tuple[str, CallProgress] | None = None
 
     # ── Start and end ────────────────────────────────────────────────────────────────────────
 
@@ -172,9 +174,10 @@ class CallerOperation:
         self._report_start()
         if isinstance(error, A2AError):
             error.operation_id = self.id
-            attempts = self._joined_attempts()
+            attempts = self._joined_attempts(error)
             if len(attempts) > len(error.attempts):
                 error.attempts = attempts
+        self._latest = None
         self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
@@ -194,7 +197,7 @@ class CallerOperation:
             self._finish_dropped()
 
     def _finish_dropped(self) -> None:
-        for request in tuple(self.open_requests):
+        for request in tuple(self.open_requests.values()):
             request.finish(None)
         self.finish(None, is_left=True)
 
@@ -247,10 +250,15 @@ class CallerOperation:
             self.method, self.request_id = method, request_id
         return request_id
 
-    def add_attempt(self, request_id: str) -> str:
-        """Note an attempt, and return its id."""
+    def add_attempt(self, call: AnyCall) -> str | None:
+        """Note an attempt, and return its id; None if it is not reported."""
         self.attempts += 1
-        return f"{request_id}#{self.attempts}"
+        self._may_be_executed = self._may_be_executed or call.operation.name != GET_AGENT_CARD.name
+        if not self.is_observed:
+            return None
+        if (request := self.open_requests.get(call.request_id)) is not None:
+            request.attempts += 1
+        return f"{call.request_id}#{self.attempts}"
 
     def note(self, value: object) -> None:
         """Note the ids and the state that a reply or an event shows."""
@@ -277,7 +285,8 @@ class CallerOperation:
             self.observers.event_received(self, type(event).__name__)
 
     def keep_attempts(self, call: AnyCall) -> None:
-        """Keep the attempts to send the message, for the error of the operation."""
+        """Keep the attempts to send the message, and of the latest request, for the error."""
+        self._latest = call.request_id, call.progress
         if call.operation.name in SEND_NAMES and len(self._kept) < _MAX_REQUESTS_KEPT:
             self._kept.append(call.progress)
 
@@ -287,7 +296,7 @@ class CallerOperation:
             return error.executed
         if outcome == "succeeded" or self.events:
             return True
-        return None if self.attempts else False
+        return None if self._may_be_executed else False
 
     def waiting(
         self, reason: WaitReason, seconds: float | None = None
@@ -316,12 +325,20 @@ class CallerOperation:
         """Return the time of the event loop's clock."""
         return (self._loop or asyncio.get_running_loop()).time()
 
-    def _joined_attempts(self) -> tuple[Attempt, ...]:
+    def _joined_attempts(self, error: A2AError) -> tuple[Attempt, ...]:
+        """Return the attempts to send the message, and of the request that has failed."""
+        kept, latest = self._kept, self._latest
+        if (
+            latest is not None
+            and latest[0] == error.request_id
+            and all(latest[1] is not each for each in kept)
+        ):
+            kept = [*kept, latest[1]]
         joined = [
             msgspec.structs.replace(
                 attempt, started=attempt.started + progress.began - self._began
             )
-            for progress in self._kept
+            for progress in kept
             for attempt in progress.attempts
         ]
         joined.sort(key=lambda attempt: attempt.started)

@@ -214,13 +214,13 @@ class Observers:
         self._notify(event.RequestStarted(**self._of_request(call)))
 
     def request_finished(
-        self, call: AnyCall, error: BaseException | None, *, duration: float
+        self, call: AnyCall, error: BaseException | None, *, attempts: int, duration: float
     ) -> None:
         """Report the end of a request."""
         self._notify(
             event.RequestFinished(
                 **self._of_request(call),
-                attempts=len(call.progress.attempts),
+                attempts=attempts,
                 duration=duration,
                 error=error,
             )
@@ -294,7 +294,7 @@ class Observers:
         if isinstance(waiter, CallerOperation):
             operation, subject = waiter, self._of_latest_request(waiter)
         else:
-            operation, subject = _operation_of(waiter), self._of_call(waiter)
+            operation, subject = self._operation_of(waiter), self._of_call(waiter)
         if not operation.is_observed:
             yield
             return
@@ -328,15 +328,27 @@ class Observers:
             operation, operation.parent_id, operation.request_id, operation.method
         )
 
+    def _operation_of(self, call: AnyCall) -> CallerOperation:
+        """Return the operation of a call; a custom layer may make calls that have none."""
+        progress = call.progress
+        if progress.operation is None:
+            name = call.operation.name
+            progress.operation = CallerOperation(self, name, call.request_id, is_observed=False)
+        return progress.operation
+
     def _of_request(self, call: AnyCall) -> dict[str, Any]:
-        operation = _operation_of(call)
+        operation = self._operation_of(call)
         return self._subject(
             operation, operation.id, call.request_id, call.operation.name, call=call
         )
 
     def _of_call(self, call: AnyCall) -> dict[str, Any]:
         return self._subject(
-            _operation_of(call), call.request_id, call.request_id, call.operation.name, call=call
+            self._operation_of(call),
+            call.request_id,
+            call.request_id,
+            call.operation.name,
+            call=call,
         )
 
     def _of_latest_request(self, operation: CallerOperation) -> dict[str, Any]:
@@ -401,11 +413,3 @@ def attempts_of(call: AnyCall) -> Sequence[Attempt]:
     if progress.attempts or progress.card is None:
         return progress.attempts
     return progress.card.attempts
-
-
-def _operation_of(call: AnyCall) -> CallerOperation:
-    operation = call.progress.operation
-    if operation is None:
-        message = "the call is outside of an operation"
-        raise RuntimeError(message)
-    return operation
