@@ -903,7 +903,7 @@ async def test_a_subscription_refused_because_the_task_is_over_is_no_failure(cap
 
     (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
     assert warning.endswith(
-        "status messages of task task-1 may be missing after a cut; the task is complete"
+        "status messages of task task-1 may be missing after a cut, the answer is not"
     )
 
 

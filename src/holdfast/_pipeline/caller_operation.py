@@ -90,6 +90,33 @@ class CallerOperation:
         open_requests: The requests whose end is not reported yet, by their ids.
     """
 
+    # Defaults of the class: one is made for each call, and few of them change.
+    starts_with_request: bool = False
+    method: str | None = None
+    request_id: str | None = None
+    latest_request: tuple[str | None, str | None] = (None, None)
+    endpoint: str | None = None
+    message_id: str | None = None
+    task_id: str | None = None
+    context_id: str | None = None
+    state: TaskState | None = None
+    requests: int = 0
+    attempts: int = 0
+    retries: int = 0
+    reconnects: int = 0
+    has_gap: bool = False
+    events: int = 0
+    time_to_first_event: float | None = None
+    _began: float = 0.0
+    _ended: float | None = None
+    _named_requests: int = 0
+    _may_be_executed: bool = False  # whether an attempt was made that is not for the card
+    _depth: int = 0
+    _is_started: bool = False
+    _is_finished: bool = False
+    _is_left: bool = False
+    _latest: tuple[str, CallProgress] | None = None
+
     def __init__(
         self,
         observers: Observers,
@@ -105,29 +132,9 @@ class CallerOperation:
         self.id = operation_id
         self.parent_id = parent_id
         self.is_observed = is_observed
-        self.starts_with_request = False
-        self.method: str | None = None
-        self.request_id: str | None = None
-        self.latest_request: tuple[str | None, str | None] = None, None
-        self.endpoint: str | None = None
-        self.message_id: str | None = None
-        self.task_id: str | None = None
-        self.context_id: str | None = None
-        self.state: TaskState | None = None
-        self.requests = self.attempts = self.retries = self.reconnects = 0
-        self.has_gap = False
-        self.events = 0
-        self.time_to_first_event: float | None = None
         self.open_requests: dict[str, ObservedRequest] = {}
         self._loop = loop
-        self._began = 0.0
-        self._ended: float | None = None
-        self._named_requests = 0
-        self._may_be_executed = False  # an attempt was made that is not for the card
-        self._depth = 0
-        self._is_started = self._is_finished = self._is_left = False
         self._kept: list[CallProgress] = []
-        self._latest: tuple[str, CallProgress] | None = None
 
     # ── Start and end ────────────────────────────────────────────────────────────────────────
 

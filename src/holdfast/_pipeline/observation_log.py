@@ -226,7 +226,7 @@ def _log_stream(
             _log(
                 logging.WARNING,
                 observation,
-                "status messages of task %s may be missing after a cut; the task is complete",
+                "status messages of task %s may be missing after a cut, the answer is not",
                 observation.task_id,
             )
 
@@ -351,7 +351,7 @@ def _error_fields(error: BaseException | None) -> dict[str, Any]:
         fields |= {
             "executed": error.executed,
             "transient": error.transient,
-            "http_status": error.http_status,
+            "http_status": None if error.http_status is None else int(error.http_status),
         }
     return fields
 
