@@ -163,10 +163,10 @@ CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent"
 """Outcome of a call.
 
 - ``"answered"``: by a task, in any settled state, or by a message.
-- ``"refused"``: by an error of the protocol; no task continues.
+- ``"refused"``: by an error of the protocol that is not transient; no task continues.
 - ``"duplicated"``: the agent created more than one task; the caller got an error.
-- ``"unknown"``: it may have been sent, and no task was found; the caller got an error. The call
-  is still pending.
+- ``"unknown"``: it may have been executed: it was sent, and no task was found, or the agent failed
+  with a transient error, such as -32603. The caller got an error; the call is still pending.
 - ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
 - ``"dismissed"``: the outcome is not needed.
 """

@@ -476,7 +476,7 @@ async def test_an_unknown_outcome_is_reported_again_and_not_resent(tmp_path):
 
     assert isinstance(first.error, OutcomeUnknownError)
     assert isinstance(second.error, OutcomeUnknownError)
-    assert "it was not sent again" in str(second.error)
+    assert "It was not sent again" in str(second.error)
     assert second.error.message_id == first.error.message_id
     assert agent.executions == {}
     await client.close()

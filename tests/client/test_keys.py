@@ -23,6 +23,8 @@ from holdfast import (
 from holdfast.errors import (
     CallEndedError,
     DuplicateTasksError,
+    InternalError,
+    InvalidParamsError,
     JournalError,
     KeyConflictError,
 )
@@ -31,6 +33,7 @@ from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     Cut,
     Delay,
+    Fail,
     FakeAgent,
     FakeNetwork,
     Refuse,
@@ -289,7 +292,7 @@ async def test_send_message_returns_immediately_each_time(path, client):
     assert len(agent.executions) == 3
 
 
-async def test_an_unknown_outcome_is_reported_again(client):
+async def test_an_unknown_outcome_is_reported_again_without_a_search(client):
     agent = FakeAgent(completes("42"))
     agent.inject(Cut(), on=SEND)
     async with client(agent, on_unknown="raise") as process:
@@ -298,8 +301,10 @@ async def test_an_unknown_outcome_is_reported_again(client):
         with pytest.raises(OutcomeUnknownError, match="was not sent again") as caught:
             await process.ask("How far?", key="moon")
 
-    assert caught.value.executed is None
+    assert (caught.value.executed, caught.value.agent) == (None, "http://agent.test")
+    assert 'on_unknown="resend" then sends the message again' in caught.value.message
     assert len(agent.calls(SEND)) == 1
+    assert agent.calls("ListTasks") == []
 
 
 # ── Processes that stand still, or lose the journal, for longer than a lease ─────────────────
@@ -585,6 +590,76 @@ async def test_a_caller_may_send_a_message_with_an_unknown_outcome_again(client,
         assert await process.pending() == []
 
     assert [*agent.executions] == [message_id]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+async def test_a_repeated_call_searches_again_for_a_message_whose_outcome_is_unknown(client, raw):
+    agent, clock = FakeAgent(completes("42")), asyncio.get_running_loop().time
+    agent.inject(Delay(seconds=600, after_execution=False), on=SEND)  # a proxy holds it back
+    async with client(agent) as process:
+        with pytest.raises(OutcomeUnknownError, match="Repeat the call with the same key") as lost:
+            await process.ask("How far?", key="moon")
+        began = clock()
+        with pytest.raises(OutcomeUnknownError, match="1 search in 0 s found no task") as again:
+            await process.ask("How far?", key="moon")
+        assert clock() - began < 5
+        assert (again.value.message_id, again.value.executed) == (lost.value.message_id, None)
+        assert again.value.agent == "http://agent.test"
+        assert 'on_unknown="resend" then sends the message again' in again.value.message
+        assert [call.is_unknown for call in await process.pending()] == [True]
+
+        await asyncio.sleep(600 - clock())
+        send = process.send_message if raw else process.ask
+        result = await send("How far?", key="moon")
+        assert (result.text if not raw else result.artifacts[0].parts[0].text) == "42"
+        assert await process.pending() == []
+
+    assert len(agent.calls(SEND)) == 1
+
+
+async def test_callers_that_repeat_a_call_at_once_search_once(client):
+    agent, _ = await unknown_outcome(client)
+    searches = len(agent.calls("ListTasks"))
+    async with client(agent) as process, client(agent) as other:
+        asking = [caller.ask("How far?", key="moon") for caller in (process, other, process)]
+        errors = await asyncio.gather(*asking, return_exceptions=True)
+
+    assert [type(error) for error in errors] == [OutcomeUnknownError] * 3
+    assert len(agent.calls("ListTasks")) - searches <= 3
+    assert agent.executions == {}
+
+
+@pytest.mark.parametrize("after_execution", [False, True])
+async def test_an_internal_error_of_the_agent_leaves_the_outcome_unknown(client, after_execution):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Fail(code=-32603, after_execution=after_execution), on=SEND)
+    async with client(agent) as process:
+        with pytest.raises(InternalError) as first:
+            await process.ask("How far?", key="moon")
+        assert first.value.executed is None
+        assert [call.is_unknown for call in await process.pending()] == [True]
+        if after_execution:
+            assert (await process.ask("How far?", key="moon")).text == "42"
+        else:
+            with pytest.raises(OutcomeUnknownError, match="earlier call ended with InternalError"):
+                await process.ask("How far?", key="moon")
+            answer = await process.ask("How far?", key="moon", on_unknown="resend")
+            assert answer.text == "42"
+
+    assert len(agent.executions) == 1
+
+
+async def test_a_message_that_the_agent_refuses_has_ended(client):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Fail(code=-32602, message="no such dish"), on=SEND)
+    async with client(agent) as process:
+        with pytest.raises(InvalidParamsError):
+            await process.ask("How far?", key="moon")
+        assert await process.pending() == []
+        with pytest.raises(CallEndedError, match=r"already ended: refused \(InvalidParamsError"):
+            await process.ask("How far?", key="moon", on_unknown="resend")
+
+    assert agent.executions == {}
 
 
 async def test_a_task_that_appeared_later_is_found_in_place_of_a_resend(client):

@@ -22,6 +22,7 @@ from holdfast._model.digest import message_digest
 from holdfast.errors import (
     AgentError,
     DuplicateTasksError,
+    InternalError,
     InvalidAgentResponseError,
     InvalidParamsError,
     JournalError,
@@ -52,6 +53,8 @@ OUTCOMES = [
     (InvalidParamsError("what?", code=-32602), "refused", None),
     (InvalidAgentResponseError("not I", code=-32006), "refused", None),
     (AgentError("no", code=-32042), "refused", None),
+    (InternalError("oops", code=-32603, transient=True), "unknown", None),
+    (AgentError("later", code=-32042, transient=True), "unknown", None),
     (AuthenticationError("who?", http_status=401, code=-32602), "refused", None),
     (InvalidAgentResponseError("the reply is not JSON"), None, None),
     (A2AHTTPError("HTTP 501", http_status=501), None, None),

@@ -175,10 +175,13 @@ def _reply_lost_message(error: A2AError, state: CommandState) -> str:
     message_id, cause = unknown.message_id, error.__cause__
     if isinstance(cause, errors.A2AError):
         reason = one_line(cause)
-    elif state.key is not None and not unknown.searched and not state.may_have_been_sent:
-        reason = f"an earlier command with the key {state.key!r} reported this"
     elif error.attempts:
         reason = "its reply was lost"
+    elif state.key is not None and not state.may_have_been_sent:
+        reason = (
+            f"an earlier command with the key {state.key!r} may have sent it, and the journal has "
+            "no answer to it"
+        )
     else:  # of another process, known from a journal
         reason = "it may have been sent, and the journal has no reply to it"
     return f"the outcome of message {message_id} is unknown: {reason}{_not_resent(state)}"

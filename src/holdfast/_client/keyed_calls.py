@@ -10,7 +10,7 @@ depends on the call that the journal has for the key:
 | open, held by a live client | waits for the end of that call |
 | open, of a crashed client | resumes it; if its task is not found, ``on_unknown`` decides |
 | answered | returns the recorded answer, or the task as it is now |
-| unknown | raises `OutcomeUnknownError` again; ``on_unknown`` may allow a resend after a search |
+| unknown | searches for its task again; if it is not found, ``on_unknown`` decides |
 | refused, duplicated, dismissed | raises `CallEndedError` |
 
 docs/pictures/key_states.py draws this table.
@@ -25,11 +25,17 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.event_stream import EventStream
 from holdfast._client.pending import resume
-from holdfast._client.resend import may_resend
+from holdfast._client.resend import AFTER_UNKNOWN, wants_search_again
 from holdfast._client.sending import returns_immediately
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import stored
-from holdfast._journal.records import executed_of, explain_missing_task, label_of, owner_of
+from holdfast._journal.records import (
+    executed_of,
+    explain_missing_task,
+    label_of,
+    owner_of,
+    shown_agent,
+)
 from holdfast._journal.writer import is_held
 from holdfast._model.digest import message_digest
 from holdfast._policy.deadline import deadline_error
@@ -264,8 +270,10 @@ class EarlierCall:
             if record.outcome is not None and self._keys.is_shared:
                 return None  # `KeyedCall.once` looks it up again, and leaves it to its client
             may_resume = record.outcome is None
-        else:  # the caller decides what to do about an unknown outcome
-            may_resume = record.outcome == "unknown" and may_resend(streams.scope.on_unknown)
+        else:  # the task of the message may have appeared since the last search
+            may_resume = record.outcome == "unknown" and wants_search_again(
+                streams.scope.on_unknown, self._core.resilience.reconcile
+            )
         if may_resume:
             return await resume(
                 record, self._journaling, streams, message=self._message, resend=resend
@@ -330,9 +338,10 @@ class EarlierCall:
         if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"the outcome of message {record.message_id} is unknown, as an earlier call of "
-                "its key reported; it was not sent again",
+                f"its key reported. It was not sent again. {AFTER_UNKNOWN}",
                 message_id=record.message_id,
                 context_id=record.context_id,
+                agent=shown_agent(record.agent),
             )
         if outcome == "answered":
             answer = await self._answer(record, scope)

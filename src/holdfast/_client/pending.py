@@ -15,7 +15,7 @@ from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import found_task, outcome_unknown, wants_resend
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import damaged, shown, stored, utc
-from holdfast._journal.records import missing_replicas, owner_of, unknown_here
+from holdfast._journal.records import missing_replicas, owner_of, shown_agent, unknown_here
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.types import Message, Role, SendMessageRequest, TaskState
@@ -428,7 +428,9 @@ async def resume(
             if task is None:
                 may_resend = wants_resend(streams.scope.on_unknown, search)
                 if resend is None or not may_resend or _may_be_elsewhere(call.record, journaling):
-                    _raise_unknown(call.record, journaling, lost, search)
+                    _raise_unknown(
+                        call.record, journaling, lost, search, has_key=resend is not None
+                    )
                 return await call.while_held(resend(call, lost, search))
             task_id = task.id
         owner = owner_of(call.record, message)
@@ -448,15 +450,17 @@ def _known_task(record: CallRecord, journaling: Journaling) -> str | None:
 
 
 def _lost_reply(record: CallRecord) -> OutcomeUnknownError:
-    reason = (
-        "an earlier call reported this"
-        if record.outcome == "unknown"
-        else "it may have been sent, and the journal has no reply to it"
-    )
+    reason = "it may have been sent, and the journal has no reply to it"
+    if record.outcome == "unknown":
+        reason = "an earlier call reported this"
+        detail = record.detail or OutcomeUnknownError.__name__
+        if not detail.startswith(OutcomeUnknownError.__name__):  # an error of the agent
+            reason = f"an earlier call ended with {detail}"
     return OutcomeUnknownError(
         f"the outcome of message {record.message_id} is unknown: {reason}",
         message_id=record.message_id,
         context_id=record.context_id,
+        agent=shown_agent(record.agent),
     )
 
 
@@ -492,10 +496,15 @@ def _may_be_elsewhere(record: CallRecord, journaling: Journaling) -> bool:
 
 
 def _raise_unknown(
-    record: CallRecord, journaling: Journaling, lost: OutcomeUnknownError, search: SearchReport
+    record: CallRecord,
+    journaling: Journaling,
+    lost: OutcomeUnknownError,
+    search: SearchReport,
+    *,
+    has_key: bool,
 ) -> NoReturn:
     """Raise the error of a message that is not sent again after no task of it was found."""
-    error = outcome_unknown(lost, search)
+    error = outcome_unknown(lost, search, has_key=has_key)
     if error.search_error is None and _may_be_elsewhere(record, journaling):
         error.search_error = unknown_here(record, journaling.agent)  # keeps the call pending
         error.message = f"{error.search_error.message}. {error.message}"

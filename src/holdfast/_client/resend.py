@@ -25,7 +25,20 @@ if TYPE_CHECKING:
     from holdfast._policy.reconcile import OnUnknown, ReconcilePolicy
     from holdfast.errors import OutcomeUnknownError
 
-__all__ = ["found_task", "may_resend", "outcome_unknown", "wants_resend", "wants_search"]
+__all__ = [
+    "AFTER_UNKNOWN",
+    "found_task",
+    "outcome_unknown",
+    "wants_resend",
+    "wants_search",
+    "wants_search_again",
+]
+
+AFTER_UNKNOWN = (
+    "Repeat the call with the same key or run_id to search for its task again; "
+    'on_unknown="resend" then sends the message again, if running it twice does no harm'
+)
+"""What the caller of a call with a key can do about an unknown outcome."""
 
 
 def wants_search(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
@@ -33,9 +46,12 @@ def wants_search(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
     return on_unknown in {"reconcile", "resend_if_absent"} and policy.timeout > 0
 
 
-def may_resend(on_unknown: OnUnknown) -> bool:
-    """Return whether the caller's option permits to send a message again at all."""
-    return on_unknown in {"resend", "resend_if_absent"}
+def wants_search_again(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
+    """Return whether to search once more for the message of a key, whose outcome is unknown.
+
+    A message that may be sent again is always searched for first.
+    """
+    return on_unknown == "resend" or wants_search(on_unknown, policy)
 
 
 def wants_resend(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
@@ -93,6 +109,7 @@ def outcome_unknown(
     *,
     times: int = 1,
     failed: A2AError | None = None,
+    has_key: bool = False,
 ) -> OutcomeUnknownError:
     """Return the error for the caller: the loss, the result of the search, and what to do.
 
@@ -101,6 +118,7 @@ def outcome_unknown(
         search: The search that followed; None if there was none.
         times: How often the message was sent, and may have arrived.
         failed: The error of an attempt to send it once more.
+        has_key: Whether the call has a key, with which it can be repeated.
     """
     error = copy(lost_reply)
     sentences = [lost_reply.message]
@@ -115,10 +133,12 @@ def outcome_unknown(
         sentences.append(f"It was sent {count}, and could not be sent again: {failed.message}")
     else:
         sentences.append("It was not sent again" if times == 1 else f"It was sent {count}")
-    sentences.append(
-        "Search the agent's tasks for it, or send it again if running it twice does no harm"
-        if search is None
-        else "Send it again only if running it twice does no harm"
-    )
+    if has_key:
+        sentences.append(AFTER_UNKNOWN)
+    elif search is None:
+        text = "Search the agent's tasks for it, or send it again if running it twice does no harm"
+        sentences.append(text)
+    else:
+        sentences.append("Send it again only if running it twice does no harm")
     error.message = ". ".join(sentences)
     return error

@@ -333,7 +333,7 @@ class SendOperation:
         search = await self._search_for(operation, lost, began, deadline=deadline)
         task = found_task(lost, search)
         if task is None:
-            raise outcome_unknown(lost, search) from error
+            raise outcome_unknown(lost, search, has_key=self._has_key) from error
         return task
 
     # ── At most once ─────────────────────────────────────────────────────────────────────────
@@ -399,7 +399,7 @@ class SendOperation:
                 self._note_reply_sent()
                 return task
             if not await self._may_resend(search, self._times_lost):
-                raise outcome_unknown(lost, search, times=self._times_lost) from lost.__cause__
+                raise self._outcome_unknown(lost) from lost.__cause__
         elif self._is_own_context and await self._is_context_refused(error):
             self._earlier = last_not_executed(earlier)
             self._is_own_context = False
@@ -412,9 +412,20 @@ class SendOperation:
             error.message = f"{error.message}; {addition}"
             raise error
         else:
-            final_error = outcome_unknown(lost, self._search, times=self._times_lost, failed=error)
-            raise final_error from lost.__cause__
+            raise self._outcome_unknown(lost, failed=error) from lost.__cause__
         return None
+
+    @property
+    def _has_key(self) -> bool:
+        return self._scope.keyed is not None or self._is_resumed
+
+    def _outcome_unknown(
+        self, lost: OutcomeUnknownError, *, failed: A2AError | None = None
+    ) -> OutcomeUnknownError:
+        """Return the error for the caller of a message whose reply was lost."""
+        return outcome_unknown(
+            lost, self._search, times=self._times_lost, failed=failed, has_key=self._has_key
+        )
 
     def _note_reply_sent(self) -> None:
         """Note that the agent has received the message, if it is a reply."""

@@ -34,8 +34,9 @@ _WAIT_ERRORS = (
 def outcome_of(error: BaseException, *, was_sent: bool) -> CallOutcome | None:
     """Return the outcome of a call by its error; None if it is unknown and the call stays open.
 
-    An agent refuses a message with an A2A error. A reply that cannot be read, is too large, or
-    comes from a gateway in front of the agent does not show what the agent does.
+    An agent refuses a message with an A2A error. A transient one, such as -32603, is no refusal:
+    the agent has failed, perhaps after it executed the message. A reply that cannot be read, is
+    too large, or comes from a gateway in front of the agent does not show what the agent does.
 
     Args:
         error: The error raised to the caller.
@@ -54,6 +55,6 @@ def outcome_of(error: BaseException, *, was_sent: bool) -> CallOutcome | None:
         case A2AError(executed=None) if error.code is not None and not isinstance(
             error, _WAIT_ERRORS
         ):
-            return "refused"
+            return "unknown" if error.transient else "refused"
         case _:
             return None

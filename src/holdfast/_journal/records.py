@@ -24,6 +24,7 @@ __all__ = [
     "missing_replicas",
     "owner_of",
     "run_and_key",
+    "shown_agent",
     "unknown_here",
 ]
 
@@ -88,9 +89,9 @@ def unknown_here(record: CallRecord, agent: str) -> JournalError:
     """
     missing = missing_replicas(record, agent)
     return JournalError(
-        f"message {record.message_id} was recorded for {_shown(record.agent)}, but "
-        f"{_shown(agent)} has no task of it; connect to {', '.join(missing)}, or pass another "
-        "run_id",
+        f"message {record.message_id} was recorded for {shown_agent(record.agent)}, but "
+        f"{shown_agent(agent)} has no task of it; connect to {', '.join(missing)}, or pass "
+        "another run_id",
         reason="other_agent",
         message_id=record.message_id,
         agent=" ".join(missing),
@@ -114,10 +115,11 @@ def explain_missing_task(error: TaskNotFoundError, record: CallRecord, agent: st
         )
     elif missing:
         error.message += (
-            f"; the call was recorded for {_shown(record.agent)}, so the task may be at "
+            f"; the call was recorded for {shown_agent(record.agent)}, so the task may be at "
             f"{', '.join(missing)}, which this client does not have: connect to it, too"
         )
 
 
-def _shown(name: str) -> str:
+def shown_agent(name: str) -> str:
+    """Return the addresses in the name of an agent for people."""
     return ", ".join(addresses_in(name))

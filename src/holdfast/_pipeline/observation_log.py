@@ -239,7 +239,7 @@ def _log_search(observation: event.ReconcileStarted | event.Reconciled) -> None:
         _log(
             logging.INFO,
             observation,
-            "message %s, whose reply was lost, %s after %.3f s",
+            "message %s %s after %.3f s",
             message_id,
             found,
             duration,
@@ -248,11 +248,11 @@ def _log_search(observation: event.ReconcileStarted | event.Reconciled) -> None:
         )
         return
     seconds = observation.timeout
-    text = "the reply to message %s was lost: searching for its task for up to %g s"
-    arguments: tuple[object, ...] = (message_id, seconds)
-    if not seconds:
-        text = "the reply to message %s was lost, and no time is left to search for its task"
-        arguments = (message_id,)
+    text = "the reply to message %s was lost"
+    if observation.request_id is None:  # an earlier call sent it, as the journal says
+        text = "the outcome of message %s is unknown"
+    text += ": searching for its task for up to %g s" if seconds else "; no time is left to search"
+    arguments = (message_id, seconds) if seconds else (message_id,)
     _log(logging.INFO, observation, text, *arguments, timeout_s=seconds, error=observation.error)
 
 
