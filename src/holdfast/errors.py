@@ -659,7 +659,11 @@ class PermissionDeniedError(A2AHTTPError):
 
 
 class RateLimitedError(A2AHTTPError):
-    """Too many requests (HTTP 429); ``retry_after`` is the agent's delay, if it gave one."""
+    """Too many requests (HTTP 429); ``retry_after`` is the agent's delay, if it gave one.
+
+    A call that would wait too long for the Retry-After of other calls raises it, too. The error of
+    a 503 with Retry-After is an `A2AHTTPError` with ``retry_after``.
+    """
 
     entry = Entry(-32000, HTTP_STATUS, 429, "RESOURCE_EXHAUSTED", Dialect.RATE_LIMITED)
 

@@ -1,15 +1,17 @@
 """The code in docs/explanation/retries.md runs as it stands, and does what the page says."""
 
+import asyncio
 import functools
 
 import pytest
 from tests.kit.pages import Page, execute
 
 import holdfast
-from holdfast.testing import FakeAgent, FakeNetwork, Refuse
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond
 
 PAGE = Page("docs/explanation/retries.md")
 
+SEND = "SendStreamingMessage"
 ONCE = holdfast.Resilience(retry=holdfast.RetryPolicy(max_retries=0))
 
 
@@ -142,3 +144,40 @@ def test_every_block_is_run():
 
 def test_every_block_can_be_pasted():
     PAGE.check_pastes()
+
+
+@pytest.mark.parametrize(("failures", "retries"), [(3, 3), (3, 8), (1, 1)])
+async def test_a_call_that_opens_the_circuit_waits_while_it_has_retries(failures, retries):
+    """The page: each attempt counts, and meeting the open circuit uses up a retry."""
+    agent, clock = agent_at(behaviour="42"), asyncio.get_running_loop().time
+    agent.inject(Refuse(), times=failures)
+    policy = holdfast.Resilience(
+        retry=holdfast.RetryPolicy(max_retries=retries),
+        breaker=holdfast.BreakerPolicy(failures=failures),
+    )
+    began = clock()
+    async with holdfast.connect(agent.url, engine=FakeNetwork(agent), resilience=policy) as client:
+        if retries > failures:
+            assert (await client.ask("How far?", timeout=120)).text == "42"
+            assert clock() - began > 4
+        else:
+            with pytest.raises(holdfast.A2AConnectionError) as caught:
+                await client.ask("How far?", timeout=120)
+            assert caught.value.retry_stopped_reason == "the circuit to the agent is open"
+            assert len(caught.value.attempts) == failures
+            assert caught.value.executed is False
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_retry_after_that_is_too_long_is_an_http_error(status):
+    agent = agent_at()
+    agent.inject(Respond(status=status, headers={"retry-after": "600"}), on=SEND)
+    async with holdfast.connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(holdfast.A2AHTTPError) as caught:
+            await client.ask("How far?")
+        with pytest.raises(holdfast.RateLimitedError) as waiting:
+            await client.ask("How far?", timeout=20)
+
+    assert isinstance(caught.value, holdfast.RateLimitedError) is (status == 429)
+    assert (caught.value.http_status, caught.value.retry_after) == (status, 600)
+    assert waiting.value.executed is False
