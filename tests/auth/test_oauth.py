@@ -985,8 +985,21 @@ async def test_metadata_with_an_insecure_endpoint_is_refused(token_endpoint):
 async def test_an_issuer_without_metadata_is_an_error():
     scene = Scene(server=ISSUER)
     scene.server.metadata = None
-    with pytest.raises(AuthenticationError, match="no authorization server metadata"):
+    with pytest.raises(AuthenticationError, match="no authorization server metadata") as caught:
         await scene.auth.token()
+
+    for address in (
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+    ):
+        assert f"{ISSUER}{address}" in caught.value.message
+    assert "pass AuthorizationServer(token_endpoint=…)" in caught.value.message
+
+
+async def test_a_token_is_for_a_card_and_not_for_an_address():
+    scene = Scene(server=ISSUER)
+    with pytest.raises(TypeError, match=r"agent_card must be AgentCard or None \(await client"):
+        await scene.auth.token("http://localhost:9999")
 
 
 async def carded(scheme, scopes=("a2a",)):

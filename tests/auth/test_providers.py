@@ -859,6 +859,9 @@ DIGEST = "the HTTP credential 'digest' (scheme 'Digest')"
 KEY = "the API key 'header' (header 'X-API-Key')"
 
 
+OR_A_PROVIDER = ", or a provider such as holdfast.auth.oauth.ClientCredentials(…)"
+
+
 def pass_auth(*names):
     shown_headers = ", ".join(f"{name!r}: …" for name in names)
     return f": pass auth=SchemeCredentials({{{shown_headers}}})"
@@ -872,7 +875,7 @@ def pass_auth(*names):
         ([["basic"]], f"the user and password 'basic'{pass_auth('basic')}"),
         ([["header"]], f"{KEY}{pass_auth('header')}"),
         ([["query"]], f"the API key 'query' (query 'api key'){pass_auth('query')}"),
-        ([["oauth"]], f"the OAuth 2.0 token 'oauth'{pass_auth('oauth')}"),
+        ([["oauth"]], f"the OAuth 2.0 token 'oauth'{pass_auth('oauth')}{OR_A_PROVIDER}"),
         ([["oidc"]], f"the OpenID Connect token 'oidc'{pass_auth('oidc')}"),
         ([["mtls"]], "the client certificate 'mtls'"),
         ([["digest"]], DIGEST),

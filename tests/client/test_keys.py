@@ -752,7 +752,8 @@ async def test_the_key_of_another_agent_is_a_conflict(client):
     async with client(agent) as process:
         await process.ask("How far?", key="moon")
     async with client(other) as process:
-        with pytest.raises(KeyConflictError, match=r"to another agent, http://agent\.test"):
+        advice = r"to another agent, http://agent\.test; .* has moved, connect to both addresses"
+        with pytest.raises(KeyConflictError, match=advice):
             await process.ask("How far?", key="moon")
 
     assert other.calls(SEND) == []
@@ -812,6 +813,23 @@ async def test_a_key_needs_a_journal():
     async with Coordinator([agent.url], engine=FakeNetwork(agent)) as coordinator:
         with pytest.raises(ValueError, match=r"pass one as .* or Coordinator\(…, journal=…\)"):
             await coordinator.delegate(agent.url, "How far?", key="moon")
+
+
+async def test_a_fan_out_with_a_key_names_the_agent_whose_client_has_no_journal(path):
+    agent = FakeAgent(completes("42"))
+    network = FakeNetwork(agent)
+    advice = r"the client of agent 'news' has none.*pass connect\(…, journal=…\), with"
+    async with (
+        connect(agent.url, engine=network) as news,
+        Coordinator({"a": agent.url, "news": news}, engine=network, journal=path) as coordinator,
+    ):
+        with pytest.raises(ValueError, match=advice):
+            coordinator.fan_out("How far?", key="moon")
+        with pytest.raises(ValueError, match=advice):
+            await coordinator.delegate("news", "How far?", key="moon")
+        assert (await coordinator.delegate("a", "How far?", key="moon")).answer.text == "42"
+
+    assert len(agent.calls(SEND)) == 1
 
 
 async def test_a_key_and_tools_are_refused(client):

@@ -98,6 +98,7 @@ __all__ = [
     "Client",
     "asking",
     "chosen_interface",
+    "has_journal",
     "journaling_of",
     "new_client",
     "streaming",
@@ -1502,6 +1503,11 @@ def new_client(core: ClientCore, *, owned: Sequence[Closable], name: str) -> Cli
 def name_agent(client: Client, name: str) -> None:
     """Let observers and logs call the agent of a client by a name, in place of its address."""
     client._core.observers.agent = name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as in `asking`
+
+
+def has_journal(client: Client) -> bool:
+    """Return whether a client records its calls."""
+    return client._core.journaling is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def asking(

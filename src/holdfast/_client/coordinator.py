@@ -285,6 +285,8 @@ class Coordinator(ClosingContext):
                     print(result.error or result.answer.text)
         """
         self._check_open()
+        if key is not None:
+            self._agent(agent).check_journal()
         return await self._agent(agent).ask(
             to_user_message(message, new_id=""),
             options,
@@ -371,6 +373,8 @@ class Coordinator(ClosingContext):
             raise _too_few_requests(min_results, len(requests), has_agents=bool(self._agents))
         if key is not None:
             _check_keys(key, [agent.name for agent, _ in requests])
+            for agent, _ in requests:
+                agent.check_journal()
         for agent, first in requests[:1]:
             # Invalid options raise here.
             asking(agent.client, first, options, method=Coordinator.fan_out, key=key)

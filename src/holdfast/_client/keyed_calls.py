@@ -110,18 +110,20 @@ class KeySpace:
         The messages of a run may continue at an agent of other addresses.
         """
         is_of_run = self._run_id is not None
-        other_agent = None
+        where, advice = (" in this run", ", or another run_id") if is_of_run else ("", "")
+        advice, other_agent = f"pass another key{advice}", None
         if record.digest not in {None, message_digest(message)}:
             used_for = f"another message ({record.message_id})"
         elif not is_of_run and not self.journaling.is_own(record):
             other_agent = record.agent
             used_for = f"message {record.message_id} to another agent, {other_agent}"
+            advice = (
+                "if the agent has moved, connect to both addresses; otherwise pass another key"
+            )
         else:
             return None
-        where, advice = " in this run", ", or another run_id"
         return KeyConflictError(
-            f"the key {key!r} was used{where if is_of_run else ''} for {used_for}; this message "
-            f"was not sent: pass another key{advice if is_of_run else ''}",
+            f"the key {key!r} was used{where} for {used_for}; this message was not sent: {advice}",
             key=key,
             message_id=record.message_id,
             other_agent=other_agent,

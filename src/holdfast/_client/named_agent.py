@@ -12,7 +12,7 @@ import msgspec
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_url
 from holdfast._client.answer import Answer, input_required
-from holdfast._client.client import Client, asking, name_agent
+from holdfast._client.client import Client, asking, has_journal, name_agent
 from holdfast._client.connect import connect
 from holdfast._client.content import from_sdk
 from holdfast._client.targets import AgentTarget
@@ -164,6 +164,20 @@ class NamedAgent:
         client = connect(agent, **self._options)
         name_agent(client, self.name)
         return client
+
+    def check_journal(self) -> None:
+        """Check that a call to the agent may have a key.
+
+        Raises:
+            ValueError: The client is the caller's, and has no journal.
+        """
+        if self._agent is None and not has_journal(self.client):
+            text = (
+                f"key= needs a journal, and the client of agent {self.name!r} has none: a client "
+                "that is passed to a Coordinator keeps its own options; pass connect(…, "
+                "journal=…), with the journal of the coordinator"
+            )
+            raise ValueError(text)
 
     async def close(self) -> None:
         """Close the client and end its calls, unless the client belongs to the caller."""

@@ -255,6 +255,11 @@ def required_alternatives(card: AgentCard) -> list[Alternative]:
     return required or [_alternative((name,), card) for name in card.security_schemes]
 
 
+def _is_oauth(card: AgentCard, name: str) -> bool:
+    scheme = card.security_schemes.get(name)
+    return scheme is not None and scheme.oauth2_security_scheme is not None
+
+
 def explain_refusal(
     error: AuthenticationError | PermissionDeniedError,
     card: AgentCard,
@@ -294,6 +299,8 @@ def explain_refusal(
     if usable is not None:
         example = ", ".join(f"{name!r}: …" for name in usable)
         error.message += f"{ADVICE}SchemeCredentials({{{example}}})"
+        if any(_is_oauth(card, name) for name in usable):
+            error.message += ", or a provider such as holdfast.auth.oauth.ClientCredentials(…)"
     elif not required:
         error.message += ADVICE
 

@@ -58,6 +58,7 @@ from holdfast.errors import (
     AuthenticationError,
     CredentialOriginError,
 )
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.transport import AnyCall
     from holdfast.errors import PermissionDeniedError
-    from holdfast.types import AgentCard
 
 __all__ = ["GrantRequest", "OAuthOptions", "OAuthProvider"]
 
@@ -308,15 +308,19 @@ class OAuthProvider(ABC):
         """Return the token that a call would carry, fetching one if there is none.
 
         Args:
-            agent_card: Card of the agent: its first interface determines the resource of the
-                token, and it names the server for `FromCard`. Without it, and without
-                ``resource``, the token is for no particular agent, and calls do not use it.
+            agent_card: Card of the agent, as `Client.agent_card` returns it: its first interface
+                determines the resource of the token, and it names the server for `FromCard`.
+                Without it, and without ``resource``, the token is for no particular agent, and
+                calls do not use it.
 
         Raises:
             AuthenticationError: No token was issued; the error's ``data`` is the server's
                 response.
             CredentialOriginError: The card names a server that is not trusted.
+            TypeError: The argument is not a card.
         """
+        advice = " or None (await client.agent_card() returns the card)"
+        check_kind("agent_card", agent_card, (AgentCard, type(None)), or_else=advice)
         interfaces = () if agent_card is None else agent_card.supported_interfaces
         purpose = self._purpose_for(agent_card, interfaces[0].url if interfaces else "")
         if purpose is None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PKCE_METHOD",
     "PKCE_NOT_ADVERTISED",
+    "WITHOUT_METADATA",
     "AuthorizationServer",
     "CardServer",
     "FromCard",
@@ -56,6 +57,11 @@ PKCE_NOT_ADVERTISED = (
     "stolen authorization code can be redeemed"
 )
 """Text of errors about a server without that method."""
+
+WITHOUT_METADATA = (
+    ": check the issuer, or pass AuthorizationServer(token_endpoint=…) in place of the issuer"
+)
+"""Advice about an issuer without metadata."""
 
 _ENDPOINTS = (
     "token_endpoint",
@@ -239,7 +245,7 @@ async def discover(
         AuthenticationError: There is no metadata, or it is of another issuer.
         A2AError: An error of the engine.
     """
-    refused = ""
+    refused, tried = "", list[str]()
     server = presentable(issuer if metadata_url is None else _issuer_of_metadata(metadata_url))
     for url in (metadata_url,) if metadata_url is not None else metadata_addresses(issuer):
         request = HttpRequest(
@@ -267,10 +273,14 @@ async def discover(
         if document is None:
             is_ok = reply.status == 200
             refused = f"HTTP {reply.status}{', not a JSON object' if is_ok else ''}"
+            tried.append(presentable(url))
             continue
         expected = _issuer_of_metadata(url) if metadata_url is not None else issuer
         return Discovered(_server_in(document, expected), scope)
-    text = f"{presentable(issuer)} has no authorization server metadata ({refused})"
+    text = (
+        f"{presentable(issuer)} has no authorization server metadata ({refused}) at "
+        f"{' or '.join(tried)}{WITHOUT_METADATA}"
+    )
     raise AuthenticationError(text, executed=False, agent=server)
 
 

@@ -113,7 +113,7 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
             hint = "name the agent as the server does with --resource URI, or use --resource none"
         failure = Failure(
             code="A2ACLI_ERR_AUTH_FAILED",
-            message=error.message,
+            message=error.message.partition(": check the issuer, or pass")[0],  # see the hint
             hint=hint,
             a2a_code=error.http_status,
             exit=AUTH,
