@@ -6,15 +6,20 @@ import contextlib
 import json
 import signal
 import sys
+from functools import partial
 
 import pytest
-from tests.kit.pages import Page
+from tests.kit.authorization_server import FakeAuthorizationServer
+from tests.kit.pages import Page, execute
 from tests.kit.ports import reserve_port
 from tests.kit.real_agents import LIMIT
 
 import holdfast
+from holdfast.auth import oauth
+from holdfast.auth.oauth import ClientCredentials
 from holdfast.extend import HttpRequest
 from holdfast.server import A2AServer
+from holdfast.testing import FakeAgent, FakeNetwork
 
 PAGE = Page("docs/howto/complete-orchestrator.md")
 QUESTIONS = {"What is new in Rome?", "What is new in Oslo?"}
@@ -115,6 +120,33 @@ async def test_orchestrator_is_stopped_and_resumes(tmp_path):
     assert {text for _, text in agents.received} == QUESTIONS
 
 
+async def test_an_agent_has_credentials_and_the_journal(monkeypatch, tmp_path):
+    """The coordinator asks the agent of the block, too, and a second run sends nothing."""
+    agents = [FakeAgent("Sunny.", url=f"http://localhost:{n}") for n in (9101, 9111, 9102)]
+    orders = FakeAgent("None.", url="https://orders.example.com", token="token-1")
+    network = FakeAuthorizationServer(FakeNetwork(orders, *agents), at="https://id.example.com")
+    monkeypatch.setattr(oauth, "ClientCredentials", partial(ClientCredentials, engine=network))
+    for name in ("connect", "Coordinator"):
+        monkeypatch.setattr(holdfast, name, partial(getattr(holdfast, name), engine=network))
+    names = await execute(
+        PAGE.block("def main"), __name__="orchestrator", print=lambda *_, **__: 0
+    )
+    names = await execute(PAGE.block("all_agents"), **names)
+
+    for _ in range(2):
+        journal = holdfast.SqliteJournal(tmp_path / "calls.db", store_messages=True)
+        async with (
+            names["all_agents"](journal) as all_agents,
+            holdfast.Coordinator(all_agents, journal=journal) as coordinator,
+        ):
+            assert await names["do"](coordinator, "rome-1", "What is new in Rome?")
+        await journal.close()
+
+    assert len(orders.executions) == 1
+    assert orders.calls("SendStreamingMessage")[0].headers["authorization"] == "Bearer token-1"
+    assert names["counts"]["answered"] == 1
+
+
 async def get(url):
     async with holdfast.extend.AiohttpEngine() as engine:
         reply = await engine.request(HttpRequest(method="GET", url=url))
@@ -127,7 +159,7 @@ async def pending_calls(directory, url):
 
 
 def test_every_block_is_run():
-    PAGE.check_complete("def main")
+    PAGE.check_complete("def main", "all_agents")
 
 
 def test_commands_exist_and_links_lead_somewhere():

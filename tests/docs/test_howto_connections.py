@@ -107,9 +107,17 @@ async def test_program_fetches_tokens(authorizing):
     assert [said["scope"] for said in server.asked] == ["a2a"]
 
 
+async def test_program_fetches_tokens_of_a_server_without_metadata(authorizing):
+    server, printed = authorizing(), []
+    server.metadata = None
+    await execute(AUTH.block("token_endpoint="), print=printed.append)
+    assert printed == ["384,400 km"]
+    assert [said["scope"] for said in server.asked] == ["a2a"]
+
+
 @pytest.mark.real_time
 async def test_oauth_is_tried_on_one_machine(capsys):
-    block, ports = AUTH.block("authorization_server"), ("9100", "9999")
+    block, ports = AUTH.block("authorization_server"), ("9200", "9999")
     reserved = {port: str(reserve_port()) for port in ports}
     shown = AUTH.output_below(block)
     for port, free in reserved.items():
@@ -357,6 +365,7 @@ def test_every_block_is_run():
         "SchemeCredentials(",
         "sessionId",
         'scopes=["a2a"]\n)',
+        "token_endpoint=",
         "DeviceCode(",
         "authorization_server",
         "FromCard",

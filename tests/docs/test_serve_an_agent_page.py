@@ -172,7 +172,7 @@ async def test_it_is_part_of_an_application():
 
 async def test_callers_are_authenticated():
     names = await execute(PAGE.block("async def countdown"))
-    names = await execute(PAGE.block("authenticate=caller_of"), **names)
+    names = await execute(PAGE.block("def caller_of"), **names)
     names["TOKENS"].update(ada="1", bob="2")
     network = AsgiNetwork({"http://a.test": names["server"].app(url="http://a.test")})
     seen = []
@@ -187,6 +187,26 @@ async def test_callers_are_authenticated():
     await names["server"].close()
 
     assert seen == [1, 1]
+
+
+async def test_the_card_declares_security_schemes():
+    names = await execute(PAGE.block("async def countdown"))
+    names = await execute(PAGE.block("def caller_of"), **names)
+    names = await execute(PAGE.block("securitySchemes"), **names)
+    names["TOKENS"].update(ada="1")
+    network = AsgiNetwork({"http://a.test": names["server"].app(url="http://a.test")})
+    async with holdfast.connect("http://a.test", engine=network) as agent:
+        with pytest.raises(holdfast.AuthenticationError, match="ClientCredentials") as caught:
+            await agent.ask("1")
+        card = await agent.agent_card()
+    auth = holdfast.SchemeCredentials({"bearerAuth": "1"})
+    async with holdfast.connect("http://a.test", engine=network, auth=auth) as agent:
+        assert (await agent.ask("1")).text == "1, lift-off."
+    await names["server"].close()
+
+    assert caught.value.schemes == ("bearerAuth", "oauth")
+    flow = card.security_schemes["oauth"].oauth2_security_scheme.flows.client_credentials
+    assert flow.token_url == "https://id.example.com/token"
 
 
 async def test_pushes_reach_a_network_of_ones_own():
@@ -252,7 +272,8 @@ def test_every_block_is_run():
         ".serving(",
         "Mount(",
         "DatabaseTaskStore",
-        "authenticate=caller_of",
+        "def caller_of",
+        "securitySchemes",
         "push_networks=",
         "allowed_hosts=",
         "wrap_downstream",

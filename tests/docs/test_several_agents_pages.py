@@ -6,6 +6,7 @@ import pytest
 from tests.kit.pages import Page, execute
 
 import holdfast
+from holdfast.observe import WaitFinished, WaitStarted
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, asks, completes, fails
 
 REPLICAS = Page("docs/howto/replicas.md")
@@ -116,6 +117,26 @@ async def test_fan_out_with_a_key_is_repeated_without_a_second_message(run, tmp_
     assert await run(block, weather, news) == ["weather Rain.", "news Elections."]
     assert await run(block, weather, news) == ["weather Rain.", "news Elections."]
     assert [len(agent.calls("SendStreamingMessage")) for agent in (weather, news)] == [1, 1]
+
+
+async def test_a_wait_for_a_slot_of_the_coordinator_is_observed(run):
+    """The table "What to put on a dashboard"."""
+    waits, agent = [], FakeAgent(completes("done", after=5), url=HERE)
+
+    def observe(observation):
+        if isinstance(observation, WaitStarted | WaitFinished):
+            waits.append((type(observation), observation.reason))
+            waited.append(getattr(observation, "duration", None))
+
+    waited = []
+    async with holdfast.Coordinator(
+        {"a": HERE}, concurrency=1, engine=FakeNetwork(agent), observers=[observe]
+    ) as coordinator:
+        await coordinator.fan_out([("a", "one"), ("a", "two")])
+
+    assert waits == [(WaitStarted, "concurrency"), (WaitFinished, "concurrency")]
+    assert waited[0] is None
+    assert waited[1] >= 5
 
 
 async def test_credentials_of_one_agent_stay_with_its_client(run):

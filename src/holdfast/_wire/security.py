@@ -299,7 +299,7 @@ def explain_refusal(
     if usable is not None:
         example = ", ".join(f"{name!r}: …" for name in usable)
         error.message += f"{ADVICE}SchemeCredentials({{{example}}})"
-        if any(_is_oauth(card, name) for name in usable):
+        if any(_is_oauth(card, name) for option in required for name in option.carriers):
             error.message += ", or a provider such as holdfast.auth.oauth.ClientCredentials(…)"
     elif not required:
         error.message += ADVICE
