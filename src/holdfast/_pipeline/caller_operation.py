@@ -188,6 +188,8 @@ class CallerOperation:
         self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
+            if not self.is_observed and isinstance(error, OutcomeUnknownError):
+                self.attempts = len(error.attempts)  # attempts are counted for observers only
             outcome = _outcome(error, is_left=is_left)
             executed = self._executed(outcome, error)
             self.observers.operation_finished(self, outcome, duration, error, executed)
