@@ -180,7 +180,11 @@ def _failure(line: Line, record: CallRecord | None) -> tuple[Failure, bool | Non
             hint = "run the command again when that process has ended"
         else:
             message = f"{call} is pending, and no process works on it"
-            hint = "start holdfast run again, or holdfast resume, which resume pending calls"
+            hint = (
+                "to wait or search for the answer: holdfast run with --retry-errors, or holdfast "
+                "resume; if they report that the agent has lost the task (TaskNotFoundError), no "
+                "answer can arrive: only a run with another --run-id sends the message again"
+            )
         return Failure(code=_PENDING, message=message, hint=hint), executed
     if record.outcome == "unknown":
         message = f"the outcome of {call} is unknown{detail}"

@@ -218,10 +218,17 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class RunEnded(msgspec.Struct, frozen=True):
-    """How far a run of many messages has come: as members of a document, and in words."""
+    """How far a run of many messages has come.
+
+    Attributes:
+        counts: The counts, as members of a document.
+        summary: The counts in words.
+        is_last: Whether no failure follows, whose document would have the members.
+    """
 
     counts: Mapping[str, Any]
     summary: str
+    is_last: bool
 
 
 class DiagnosisShown(msgspec.Struct, frozen=True):
