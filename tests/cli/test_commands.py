@@ -313,6 +313,7 @@ def test_the_timeout_in_json_is_the_only_document():
     assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
     assert "task-1" in done.error["message"]
     assert "Task ID: task-1\n" in done.err
+    assert (done.error["taskId"], done.error["contextId"]) == ("task-1", "context-2")
 
 
 def test_the_timeout_counts_from_the_start_of_the_command():

@@ -91,7 +91,7 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
 
     by_line = {one["line"]: one for one in runs.results}
     assert by_line[1]["error"]["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
-    assert set(by_line[1]["error"]) == {"code", "message", "hint", "a2aCode"}
+    assert set(by_line[1]["error"]) == {"code", "message", "hint", "a2aCode", "messageId"}
     assert by_line[2]["message"]["parts"] == [{"text": "hi"}]
     states = [by_line[line]["task"]["status"]["state"] for line in (3, 4, 5)]
     assert states == [

@@ -63,7 +63,21 @@ def describe(error: A2AError, state: CommandState) -> Failure:
         hint=hint,
         a2a_code=_transport_code(error, state),
         exit=row.exit,
+        ids=_ids(error, state),
     )
+
+
+def _ids(error: A2AError, state: CommandState) -> dict[str, str]:
+    """Return the known ids of the task, the context and the message that an error is about."""
+    task = state.task or error.task
+    ids = {
+        "taskId": error.task_id if task is None else task.id,
+        "contextId": getattr(error, "context_id", None) if task is None else task.context_id,
+        "messageId": getattr(error, "message_id", None),
+    }
+    if state.may_have_been_sent and error.executed is not False:
+        ids["messageId"] = ids["messageId"] or state.message_id
+    return {name: value for name, value in ids.items() if value}
 
 
 def _transport_code(error: A2AError, state: CommandState) -> int | str | None:

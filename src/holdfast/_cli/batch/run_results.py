@@ -159,6 +159,13 @@ def _members(
             failure = Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
             return {"executed": True, "error": output.error_members(failure)}
     failure, executed = _failure(line, record)
+    if record is not None and record.digest == line.digest:
+        ids = {
+            "taskId": record.task_id,
+            "contextId": record.context_id,
+            "messageId": record.message_id,
+        }
+        failure = failure._replace(ids={name: value for name, value in ids.items() if value})
     return {"executed": executed, "error": output.error_members(failure)}
 
 

@@ -145,7 +145,7 @@ _RUNNING = (
         is_flag=True,
         help="Remove the results that are errors, and process their lines again. A message that "
         "may have been executed is waited for or searched for; it is sent again only with "
-        "--on-unknown resend, or if --run-id names another run.",
+        "--on-unknown resend, if no task of it was ever found, or if --run-id names another run.",
     ),
     click.option(
         "--share",

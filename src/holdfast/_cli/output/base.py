@@ -318,6 +318,7 @@ class Output:
             "message": clean_line(self._redacted(failure.message)),
             "hint": None if failure.hint is None else self._redacted(failure.hint),
             "a2aCode": failure.a2a_code,
+            **failure.ids,
         }
 
     def _show(self, event: OutputEvent) -> None:
