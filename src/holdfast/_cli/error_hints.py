@@ -39,6 +39,7 @@ __all__ = [
     "check_reference",
     "check_task_id",
     "choose_key",
+    "choose_transport",
     "choose_version",
     "correct_card",
     "declare_extension",
@@ -58,6 +59,7 @@ __all__ = [
     "search_for_message",
     "show_ended_task",
     "trust_interface",
+    "wait_for_rate_limit",
 ]
 
 _SEARCH_TIMEOUT_S = 60.0
@@ -373,6 +375,21 @@ def retry_later(error: A2AError, _state: CommandState) -> str | None:
     if error.retry_after is None:
         return "try again later"
     return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
+
+
+def wait_for_rate_limit(error: A2AError, state: CommandState) -> str | None:
+    """Return when to try again, whether the message was executed, and how to wait for it."""
+    hint = retry_later(error, state)
+    if "deadline" in (error.retry_stopped_reason or ""):
+        hint = f"{hint}, or pass a longer --timeout: the command then waits and tries again"
+    return f"nothing was executed; {hint}" if error.executed is False else hint
+
+
+def choose_transport(error: A2AError, state: CommandState) -> str | None:
+    """Return the transport of an endpoint that answers HTTP+JSON with an error of JSON-RPC."""
+    if state.settings.is_endpoint and state.binding == "HTTP+JSON":
+        return "the address seems to be that of a JSON-RPC interface: --transport jsonrpc"
+    return choose_version(error, state)
 
 
 def retry_later_if_busy(error: A2AError, state: CommandState) -> str | None:

@@ -337,7 +337,9 @@ _ROWS = (
         hint=hints.resume_task,
     ),
     _Row(errors.VersionNotSupportedError, hint=hints.choose_version),
-    _Row(errors.MethodNotFoundError, hint=hints.choose_version, before_card=False),
+    _Row(errors.MethodNotFoundError, hint=hints.choose_transport, before_card=False),
+    _Row(errors.InvalidRequestError, hint=hints.choose_transport, before_card=False),
+    _Row(errors.ParseError, hint=hints.choose_transport, before_card=False),
     _Row(
         errors.InvalidAgentCardError,
         "A2ACLI_ERR_CARD_INVALID",
@@ -366,7 +368,7 @@ _ROWS = (
         hint=hints.check_connection,
     ),
     _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", UNREACHABLE, hint=hints.check_listener),
-    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=hints.retry_later),
+    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=hints.wait_for_rate_limit),
     _Row(
         errors.NetworkPolicyError,
         "HOLDFAST_ERR_NETWORK_POLICY",
