@@ -681,6 +681,11 @@ def test_ctrl_c_stops_waiting_for_an_authorization():
     assert agent.told[1] == ("done", "context-2", "task-1")
 
 
+def test_an_answer_with_a_file_names_the_command_that_saves_it():
+    done = Scripted(completes(Part(raw=b"xyz", filename="x.bin"))).chat("go")
+    assert "Hint: to save the files: holdfast task download task-1 --agent-card " in done.err
+
+
 def test_ctrl_c_before_there_is_an_answer_names_the_message():
     stall = Stall(), "SendStreamingMessage"
     done = Scripted(completes("ok"), faults=[stall]).chat("go", Stop(2))

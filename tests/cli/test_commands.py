@@ -313,6 +313,7 @@ def test_the_timeout_in_json_is_the_only_document():
     assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
     assert "task-1" in done.error["message"]
     assert "Task ID: task-1\n" in done.err
+    assert (done.error["taskId"], done.error["contextId"]) == ("task-1", "context-2")
 
 
 def test_the_timeout_counts_from_the_start_of_the_command():
@@ -1344,3 +1345,76 @@ def test_address_is_an_extra_argument_where_there_is_no_agent():
 def test_message_to_an_ended_task_is_answered_with_how_to_continue():
     done = holdfast("send", "hello", "--task-id", "nope", agent=FakeAgent())
     assert "for a new task, leave out --task-id, and pass --context-id ID to stay" in done.err
+
+
+# ── Hints about files, rate limiting, transports and texts ───────────────────────────────────
+
+
+@pytest.mark.parametrize("flags", [[], ["--stream"]])
+def test_an_answer_with_a_file_names_the_command_that_saves_it(flags):
+    agent = FakeAgent(completes(Part(raw=b"xyz", filename="x.bin")))
+    done = holdfast("send", "hello", *flags, agent=agent)
+    document = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+
+    assert done.err == (
+        f"Hint: to save the files: holdfast task download task-1 --agent-card {AGENT}\n"
+    )
+    assert document.err == ""
+
+
+_LONGER = "or pass a longer --timeout: the command then waits and tries again"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "flags", "hint"),
+    [
+        (
+            30,
+            ["--timeout", "10s"],
+            f"nothing was executed; try again in 30s, {_LONGER}",
+        ),
+        (3000, [], "nothing was executed; try again in 50m"),
+    ],
+)
+def test_the_hint_about_rate_limiting_says_that_nothing_was_executed(seconds, flags, hint):
+    agent = FakeAgent()
+    agent.inject(rate_limited(retry_after=seconds), on="SendMessage")
+    done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+
+    assert (done.error["code"], done.error["hint"]) == ("HOLDFAST_ERR_RATE_LIMITED", hint)
+
+
+def test_an_endpoint_of_another_transport_has_a_hint():
+    words = ["send", "hello", "--endpoint", f"{AGENT}/rpc", "--transport"]
+    done = holdfast(*words, "rest", "-o", "json", card=None)
+
+    assert done.error["hint"].endswith("interface: --transport jsonrpc")
+    assert holdfast(*words, "jsonrpc", card=None).exit == 0
+
+
+@pytest.mark.parametrize("command", ["send", "chat"])
+def test_a_text_that_begins_with_a_dash_has_a_hint(command):
+    done = holdfast(command, "- buy milk")
+
+    assert f"For a text that begins with -: holdfast {command} [OPTIONS] -- TEXT\n" in done.err
+    assert holdfast(command, "-a", AGENT, "--", "- buy milk", card=None).exit == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "hint"),
+    [
+        (["mix.jsonl"], "mix.jsonl", "for the messages of a file: holdfast run --input mix.jsonl"),
+        (["result"], "result", "did you mean: holdfast run results"),
+        (["result", "--input", "in"], "result", "did you mean: holdfast run results"),
+    ],
+)
+def test_a_stray_argument_of_run_is_named_before_a_missing_option(words, name, hint):
+    done = holdfast("run", *words, "--journal", "calls.db")
+
+    assert done.exit == 2
+    assert done.err.startswith(f"Error: Got unexpected extra argument ({name}).\n")
+    assert done.err.endswith(f"Hint: {hint}\n")
+
+
+def test_help_on_exit_codes_names_no_file_of_the_sources():
+    assert "docs/" not in holdfast("help", "exit-codes").out

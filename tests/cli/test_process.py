@@ -23,6 +23,7 @@ from holdfast.testing import (
     Cut,
     FakeAgent,
     Reset,
+    Stall,
     completes,
     replies,
     streams,
@@ -84,6 +85,23 @@ def test_an_interruption_before_the_card_arrives_says_that_nothing_was_sent():
         "",
         f"Warning: interrupted while waiting for the agent card of {url}; nothing was sent\n",
     )
+
+
+def test_an_interruption_before_the_reply_says_how_to_search_for_the_message():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="SendMessage")
+    with served(agent) as url, start("send", "hello", "-a", url, "--debug") as process:
+        assert any(line.startswith("Debug: > POST") for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=BOUND)
+
+    assert process.returncode == 130
+    warning, hint = re.search(
+        r"Warning: message (\S+) was in flight; .*\n"
+        r"Hint: search for message (\S+) with holdfast task list --all --history 10 -o json ",
+        err,
+    ).groups()
+    assert warning == hint
 
 
 INTERRUPT_AT_IMPORT = """

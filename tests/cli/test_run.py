@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import sqlite3
 import sys
@@ -90,7 +91,7 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
 
     by_line = {one["line"]: one for one in runs.results}
     assert by_line[1]["error"]["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
-    assert set(by_line[1]["error"]) == {"code", "message", "hint", "a2aCode"}
+    assert set(by_line[1]["error"]) == {"code", "message", "hint", "a2aCode", "messageId"}
     assert by_line[2]["message"]["parts"] == [{"text": "hi"}]
     states = [by_line[line]["task"]["status"]["state"] for line in (3, 4, 5)]
     assert states == [
@@ -168,9 +169,30 @@ def test_the_summary_is_a_document_where_standard_output_is_free(runs):
     assert done.json == {
         "run": {
             "runId": "r", "completed": 2, "failed": 0, "waiting": 0, "errors": 0,
-            "notSent": 0, "earlier": 0, "elsewhere": 0, "skipped": 0, "left": 0,
+            "notSent": 0, "earlier": 0, "earlierFailed": 0, "elsewhere": 0, "skipped": 0,
+            "left": 0, "pending": 0,
         }
     }  # fmt: skip
+
+
+def test_the_document_of_an_error_has_the_counts_of_the_run(runs):
+    done = runs("-o", "json", "--run-id", "r", lines=["a", "b", '{"prompt": "c"}', "d"])
+
+    assert (done.exit, done.json["error"]["code"]) == (1, "HOLDFAST_ERR_INPUT")
+    counts = done.json["run"]
+    assert (counts["runId"], counts["completed"], counts["left"]) == ("r", 2, 2)
+
+
+def test_failed_tasks_of_an_earlier_run_are_counted(tmp_path):
+    runs = Runs(
+        tmp_path, FakeAgent(lambda turn: fails() if turn.message.text == "b" else completes("x"))
+    )
+    runs(lines=["a", "b", "c"])
+    again, document = runs(), runs("-o", "json")
+
+    assert "Summary: 0 completed, 3 done by an earlier run, 1 of them failed\n" in again.err
+    counts = document.json["run"]
+    assert (counts["earlier"], counts["earlierFailed"], counts["failed"]) == (3, 1, 0)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -517,7 +539,7 @@ def test_crashed_agent_is_reported_at_once_and_abandoned_after_minutes(tmp_path)
     assert down.exit == 3
     assert "Warning: the agent cannot be reached: the connection was refused" in down.err
     assert "; waiting up to 5m until it answers\n" in down.err
-    assert "Summary: 0 completed, 100 left\n" in down.err
+    assert "Summary: 0 completed, 100 left, 4 of them pending\n" in down.err
     assert "Error: the agent has not been reached for 5m: " in down.err
     assert "; then, to resume: holdfast run --input" in down.err
     assert (runs.sent, len(runs.agent.calls("SendStreamingMessage"))) == (4, 4)
@@ -708,6 +730,47 @@ def test_unknown_message_of_an_earlier_run_is_sent_again_if_the_user_allows_it(r
 
     assert runs.texts == {1: "A"}
     assert len(runs.agent.executions) == 1
+
+
+@pytest.mark.parametrize("ended", ["--grace 0", "--timeout 5s"])
+def test_lines_whose_task_is_lost_are_sent_by_the_command_of_the_hint(tmp_path, ended):
+    runs = Runs(tmp_path, echo(after=100))
+    runs(*ended.split(), lines=["a", "b"], stops=[5])
+    runs.agent = echo()  # restarted: it has lost its tasks
+    lost = runs("--retry-errors")
+    again = runs()
+    resend = re.search(r"give the run another name: holdfast run (.*)\n", lost.err)[1]
+
+    assert (lost.exit, again.exit, runs.agent.executions) == (1, 1, {})
+    hints = {one["error"]["hint"] for one in runs.results}
+    assert all("the agent has lost the task" in hint for hint in hints)
+    assert resend in again.err
+    assert "--on-unknown" not in lost.err
+    assert holdfast("run", *shlex.split(resend), agent=runs.agent).exit == 0
+    assert (runs.texts, runs.sent) == ({1: "A", 2: "B"}, 2)
+
+
+def test_each_hint_about_lost_tasks_names_another_run(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--run-id", "r", "--timeout", "5s", lines=["a"])
+    names = ["r"]
+    for _ in range(3):
+        runs.agent = echo(after=100)  # it loses its tasks again
+        lost = runs("--run-id", names[-1], "--retry-errors")
+        names.append(re.search(r"--run-id (\S+) --retry-errors", lost.err)[1])
+        runs("--run-id", names[-1], "--retry-errors", "--timeout", "5s")
+
+    assert names == ["r", "r-resent", "r-resent-2", "r-resent-3"]
+
+
+def test_open_lines_are_retried_before_lost_ones_are_sent_as_new_messages(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--timeout", "5s", lines=["a", "b"])
+    runs.agent = echo(after=100)
+    done = runs("--timeout", "5s", "--retry-errors", lines=["a", "b", "c"])
+
+    assert "Hint: to wait or search for the answers again: " in done.err
+    assert "; if lines remain whose task the agent has lost, send these as new" in done.err
 
 
 def test_lines_still_in_flight_are_awaited_again(tmp_path):

@@ -8,7 +8,17 @@ import pytest
 from tests.kit.cli_harness import holdfast
 from tests.kit.cli_process import BOUND, served, start
 
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, completes, fails, replies, streams
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Reset,
+    Stall,
+    completes,
+    fails,
+    replies,
+    streams,
+)
 
 
 @pytest.fixture
@@ -206,6 +216,30 @@ def test_the_handling_of_unknown_outcomes_needs_no_key():
     done = holdfast("send", "hello", "--on-unknown", "resend", agent=agent)
 
     assert (done.exit, len(agent.executions)) == (0, 1)
+
+
+@pytest.mark.parametrize("flags", [[], ["--stream"], ["--async"]])
+def test_a_reply_that_is_late_is_found_by_the_command_of_the_hint(send, flags):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    agent.inject(Stall(after_execution=True), on="SendStreamingMessage")
+    late = send("hello", *flags, "--timeout", "3s", agent=agent)
+    done = send("hello", *flags, "--timeout", "1m", agent=agent)
+
+    assert (late.exit, done.exit, len(agent.executions)) == (5, 0, 1)
+    assert late.err.endswith(
+        "Hint: run the same command again, with --timeout 1m: it searches for the task, and does "
+        "not send the message twice\n"
+    )
+
+
+def test_an_unknown_outcome_without_a_search_names_the_option_that_sends_again(send):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Stall(), on="SendStreamingMessage")
+    late = send("hello", "--timeout", "3s", "--on-unknown", "raise", agent=agent)
+
+    assert late.exit == 5
+    assert "send it again with --on-unknown resend only if" in late.err
 
 
 # ── Wrong uses ───────────────────────────────────────────────────────────────────────────────

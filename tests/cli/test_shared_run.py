@@ -159,7 +159,7 @@ def test_a_name_that_the_journal_does_not_have_is_named(runs):
 @pytest.mark.parametrize(
     ("lease_until", "holder", "hint"),
     [
-        (0, ", and no process works on it", "holdfast resume"),
+        (0, ", and no process works on it", "only a run with another --run-id sends"),
         (4e9, ": another process works on it", "when that process has ended"),
     ],
 )

@@ -1,8 +1,16 @@
 """The code in docs/howto/bulk-runs.md runs as it stands, and does what the page says."""
 
 import functools
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
+from tests.kit.cli_harness import AGENT
+from tests.kit.cli_harness import holdfast as holdfast_command
 from tests.kit.pages import Page, execute
 
 import holdfast
@@ -98,6 +106,38 @@ async def test_a_run_stops_when_the_circuit_of_the_agent_is_open(agent):
     assert len(printed) < 200
 
 
+def test_the_summary_has_a_row_for_each_member_of_the_document(tmp_path):
+    rows = set(re.findall(r"^\| [^|]+ \| `(\w+)` \|", PAGE.text, flags=re.MULTILINE))
+
+    (tmp_path / "in").write_text("a\n")
+    words = ["--input", f"{tmp_path}/in", "--results", f"{tmp_path}/out", "-o", "json"]
+    run = holdfast_command("run", *words, "--journal", f"{tmp_path}/calls.db").json["run"]
+    assert rows | {"runId"} == run.keys()
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_lines_whose_task_failed_are_sent_again_by_the_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failing = {"b"}
+    agent = FakeAgent(lambda turn: fails() if turn.message.text in failing else completes("x"))
+    first = ["--input", "prompts.jsonl", "--results", "results.jsonl", "--journal", "calls.db"]
+    (tmp_path / "prompts.jsonl").write_text("a\nb\nc\n")
+    [block] = re.findall(r"```console\n(\$ jq.*?)```", PAGE.text, flags=re.DOTALL)
+    jq, again = re.findall(r"^\$ (.*)$", block, flags=re.MULTILINE)
+    holdfast_command("run", *first, agent=agent)
+    failing.clear()
+    subprocess.run(["sh", "-c", jq], check=True, timeout=30)
+    words = shlex.split(again)[1:]
+    words[words.index("localhost:9999")] = AGENT
+    done = holdfast_command(*words, agent=agent)
+    kept = [json.loads(line) for line in Path("kept.jsonl").read_text().splitlines()]
+
+    assert "Summary: 1 completed, 2 done by an earlier run\n" in done.err
+    states = {result["line"]: result["task"]["status"]["state"] for result in kept}
+    assert states == dict.fromkeys((1, 2, 3), "TASK_STATE_COMPLETED")
+    assert len(agent.executions) == 4
+
+
 def test_every_block_is_run():
     PAGE.check_complete(
         "prompts",
@@ -119,4 +159,4 @@ def test_every_link_leads_somewhere():
 
 
 def test_the_commands_exist():
-    PAGE.check_commands(at_least=2)
+    PAGE.check_commands(at_least=4)

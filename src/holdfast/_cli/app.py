@@ -198,6 +198,10 @@ def _message(error: click.UsageError) -> str:
 
         similar = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         error = click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
+        if not similar and any(param.name == "words" for param in _options(error.ctx)):
+            command = "" if error.ctx is None else error.ctx.command_path
+            with_text = f"For a text that begins with -: {command} [OPTIONS] -- TEXT"
+            return f"{error.format_message()} {with_text}"
     return _without_address(error)
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "check_reference",
     "check_task_id",
     "choose_key",
+    "choose_transport",
     "choose_version",
     "correct_card",
     "declare_extension",
@@ -58,7 +59,11 @@ __all__ = [
     "search_for_message",
     "show_ended_task",
     "trust_interface",
+    "wait_for_rate_limit",
 ]
+
+_SEARCH_TIMEOUT_S = 60.0
+"""Seconds of a timeout that leave enough time to search for the task of a message."""
 
 _SERVER_ERROR, _BUSY = 500, 503
 
@@ -133,10 +138,17 @@ def resume_task(error: A2AError, state: CommandState) -> str | None:
     return state.resume_command(task.id)
 
 
-def search_for_message(error: A2AError, state: CommandState) -> str | None:
-    """Return the command that searches for a message whose outcome is unknown."""
+def search_for_message(error: A2AError | None, state: CommandState) -> str | None:
+    """Return the command that searches for a message whose outcome is unknown.
+
+    Args:
+        error: The error that reported it; None for an interruption.
+        state: The progress of the command.
+    """
     message_id, context_id = state.message_id, None
     if isinstance(error, errors.OutcomeUnknownError):
+        if state.key is not None and _is_searched_again(error, state):
+            return _search_by_same_command(state)
         message_id, context_id = error.message_id, error.context_id
     context = ["--context-id", context_id] if context_id else []
     search = state.command("task", "list", "--all", *context, "--history", "10", "-o", "json")
@@ -146,6 +158,31 @@ def search_for_message(error: A2AError, state: CommandState) -> str | None:
     return (
         f"search for message {message_id} with {search}; send it again{again} only if running it "
         "twice does no harm"
+    )
+
+
+def _is_searched_again(error: errors.OutcomeUnknownError, state: CommandState) -> bool:
+    """Return whether the same command with a key searches for the message once more."""
+    if state.on_unknown.startswith("resend"):
+        return True
+    cause = error.search_error  # the call is pending in the journal because of it
+    return cause is not None and (
+        cause.transient or isinstance(cause, errors.DeadlineExceededError)
+    )
+
+
+def _search_by_same_command(state: CommandState) -> str:
+    """Return the hint to run the same command with a key again."""
+    is_short = state.settings.timeout < _SEARCH_TIMEOUT_S
+    longer = f", with --timeout {shown_duration(_SEARCH_TIMEOUT_S)}" if is_short else ""
+    if state.on_unknown.startswith("resend"):
+        return (
+            f"run the same command again{longer}: it searches for the task, and sends the message "
+            "again if there is none"
+        )
+    return (
+        f"run the same command again{longer}: it searches for the task, and does not send the "
+        "message twice"
     )
 
 
@@ -338,6 +375,21 @@ def retry_later(error: A2AError, _state: CommandState) -> str | None:
     if error.retry_after is None:
         return "try again later"
     return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
+
+
+def wait_for_rate_limit(error: A2AError, state: CommandState) -> str | None:
+    """Return when to try again, whether the message was executed, and how to wait for it."""
+    hint = retry_later(error, state)
+    if "deadline" in (error.retry_stopped_reason or ""):
+        hint = f"{hint}, or pass a longer --timeout: the command then waits and tries again"
+    return f"nothing was executed; {hint}" if error.executed is False else hint
+
+
+def choose_transport(error: A2AError, state: CommandState) -> str | None:
+    """Return the transport of an endpoint that answers HTTP+JSON with an error of JSON-RPC."""
+    if state.settings.is_endpoint and state.binding == "HTTP+JSON":
+        return "the address seems to be that of a JSON-RPC interface: --transport jsonrpc"
+    return choose_version(error, state)
 
 
 def retry_later_if_busy(error: A2AError, state: CommandState) -> str | None:

@@ -63,7 +63,21 @@ def describe(error: A2AError, state: CommandState) -> Failure:
         hint=hint,
         a2a_code=_transport_code(error, state),
         exit=row.exit,
+        ids=_ids(error, state),
     )
+
+
+def _ids(error: A2AError, state: CommandState) -> dict[str, str]:
+    """Return the known ids of the task, the context and the message that an error is about."""
+    task = state.task or error.task
+    ids = {
+        "taskId": error.task_id if task is None else task.id,
+        "contextId": getattr(error, "context_id", None) if task is None else task.context_id,
+        "messageId": getattr(error, "message_id", None),
+    }
+    if state.may_have_been_sent and error.executed is not False:
+        ids["messageId"] = ids["messageId"] or state.message_id
+    return {name: value for name, value in ids.items() if value}
 
 
 def _transport_code(error: A2AError, state: CommandState) -> int | str | None:
@@ -326,7 +340,9 @@ _ROWS = (
         hint=hints.resume_task,
     ),
     _Row(errors.VersionNotSupportedError, hint=hints.choose_version),
-    _Row(errors.MethodNotFoundError, hint=hints.choose_version, before_card=False),
+    _Row(errors.MethodNotFoundError, hint=hints.choose_transport, before_card=False),
+    _Row(errors.InvalidRequestError, hint=hints.choose_transport, before_card=False),
+    _Row(errors.ParseError, hint=hints.choose_transport, before_card=False),
     _Row(
         errors.InvalidAgentCardError,
         "A2ACLI_ERR_CARD_INVALID",
@@ -355,7 +371,7 @@ _ROWS = (
         hint=hints.check_connection,
     ),
     _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", UNREACHABLE, hint=hints.check_listener),
-    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=hints.retry_later),
+    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=hints.wait_for_rate_limit),
     _Row(
         errors.NetworkPolicyError,
         "HOLDFAST_ERR_NETWORK_POLICY",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from holdfast._cli.options.values import shown_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from holdfast._cli.options.settings import Settings
@@ -47,6 +48,9 @@ INTERRUPTED, CLOSED_PIPE = 130, 141
 """Exit codes of shells for a program that SIGINT or SIGPIPE ended."""
 
 
+_NO_IDS: Mapping[str, str] = {}
+
+
 class Failure(NamedTuple):
     """The failure of a command.
 
@@ -57,6 +61,8 @@ class Failure(NamedTuple):
         a2a_code: The code of the transport: the number of JSON-RPC, or the status of HTTP or gRPC.
         exit: The exit code.
         instead: The whole help, for outputs with room for it.
+        ids: The ids of the task, the context and the message that it is about, by the names of
+            their members; only those that are known.
     """
 
     code: str
@@ -65,6 +71,7 @@ class Failure(NamedTuple):
     a2a_code: int | str | None = None
     exit: int = FAILURE
     instead: str | None = None
+    ids: Mapping[str, str] = _NO_IDS
 
 
 class CommandError(Exception):

@@ -281,6 +281,10 @@ def _interrupted(session: Session, output: Output) -> None:
                 f"message {session.message_id} was in flight; the agent may have received it"
             )
         )
+        if session.key is None and session.may_have_been_sent:
+            from holdfast._cli.error_hints import search_for_message
+
+            output.emit(Notice.hint(search_for_message(None, session) or ""))
     elif session.awaits_card and not session.has_many_calls:
         reference = masked_reference(str(session.reference))
         output.emit(

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from holdfast._cli.agent.outcomes import report_outcome, stated_end_reason, warn_of_gap
+from holdfast._cli.agent.outcomes import (
+    report_outcome,
+    stated_end_reason,
+    suggest_download,
+    warn_of_gap,
+)
 from holdfast._cli.options.masking import secrets_in_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import (
@@ -131,6 +136,7 @@ async def send(
         answer = await _wait(session, answer.id)
     output.emit(Result(SendMessageResponse(task=answer)))
     report_outcome(session, output, answer, suggests_wait=not waits)
+    suggest_download(session, output, answer)
 
 
 async def get_task(session: Session, output: Output, *, task_id: str, history: int | None) -> None:
@@ -301,6 +307,7 @@ async def _follow(
     if shows:
         warn_of_gap(session, output, events)
     report_outcome(session, output, task, reason=await stated_end_reason(events))
+    suggest_download(session, output, task)
 
 
 def _warn_of_polls(session: Session, output: Output) -> None:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.agent.outcomes import OUTCOMES, named_outcome, stated_end_reason, warn_of_gap
+from holdfast._cli.agent.outcomes import (
+    OUTCOMES,
+    named_outcome,
+    stated_end_reason,
+    suggest_download,
+    warn_of_gap,
+)
 from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
 from holdfast._cli.options.masking import masked_reference
@@ -318,6 +324,8 @@ class Chat:
         if task is not None and task.state.is_terminal and task.state in OUTCOMES:
             reason = await stated_end_reason(events)
             self._output.emit(Notice.warning(f"{named_outcome(task)}{reason}"))
+        if task is not None:
+            suggest_download(self._session, self._output, task)
 
     def _failed(self, error: A2AError) -> None:
         self._session.continues = False  # the chat says itself what the next line does

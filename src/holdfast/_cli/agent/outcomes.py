@@ -23,6 +23,7 @@ __all__ = [
     "named_outcome",
     "report_outcome",
     "stated_end_reason",
+    "suggest_download",
     "warn_of_gap",
 ]
 
@@ -80,6 +81,18 @@ def report_outcome(
         output.emit(Notice.hint(f"or answer the agent: {reply}"))
     elif suggests_wait and not task.state.is_terminal:
         output.emit(Notice.hint(session.command("task", "get", "--wait", task.id)))
+
+
+def suggest_download(session: Session, output: Output, task: Task) -> None:
+    """Name the command that saves the files of a task, unless programs read the output."""
+    has_files = any(
+        part.raw is not None or part.url is not None
+        for artifact in task.artifacts
+        for part in artifact.parts
+    )
+    if has_files and session.settings.output == "text":
+        command = session.command("task", "download", task.id)
+        output.emit(Notice.hint(f"to save the files: {command}"))
 
 
 def described_ending(task: Task) -> str:

@@ -42,6 +42,9 @@ _OUTCOMES = frozenset({"task", "message", "error"})
 _WAITING = frozenset({TaskState.INPUT_REQUIRED.value, TaskState.AUTH_REQUIRED.value})
 """The states of a task with an open question."""
 
+_FAILED = frozenset({TaskState.FAILED.value, TaskState.REJECTED.value, TaskState.CANCELED.value})
+"""The states of a task that ended without its result."""
+
 _NOTHING, _SOMETHING = msgspec.Raw(b""), msgspec.Raw(b"{}")
 
 
@@ -53,6 +56,12 @@ class _Task(msgspec.Struct):
     """The member of a task that a run needs."""
 
     status: _Status
+
+
+class _Error(msgspec.Struct):
+    """The member of an error that a run needs."""
+
+    code: str = ""
 
 
 class _Result(msgspec.Struct):
@@ -78,14 +87,24 @@ class _Result(msgspec.Struct):
         return self.error != _NOTHING
 
     @property
-    def is_waiting(self) -> bool:
-        """Return whether it is a task with an open question."""
-        if self.task == _NOTHING:
-            return False
+    def error_code(self) -> str | None:
+        """The code of its error; None for an answer."""
+        if not self.is_error:
+            return None
         try:
-            return msgspec.json.decode(self.task, type=_Task).status.state in _WAITING
+            return msgspec.json.decode(self.error, type=_Error).code
         except codec.UNREADABLE:
-            return False
+            return ""
+
+    @property
+    def state(self) -> str | None:
+        """The state of its task; None if it has none."""
+        if self.task == _NOTHING:
+            return None
+        try:
+            return msgspec.json.decode(self.task, type=_Task).status.state
+        except codec.UNREADABLE:
+            return None
 
     @property
     def was_not_sent(self) -> bool:
@@ -98,15 +117,32 @@ class Known(NamedTuple):
 
     Attributes:
         digest: The digest of the content of its line.
-        is_error: Whether it has an error in place of an answer.
-        is_waiting: Whether it is a task with an open question.
         row: The line of the file of results that has it, from 1 on.
+        state: The state of its task; None if it has none.
+        error_code: The code of its error; None for an answer.
+        executed: Whether its error says that the message was executed; None if it is unknown.
     """
 
     digest: str
-    is_error: bool
-    is_waiting: bool
     row: int
+    state: str | None = None
+    error_code: str | None = None
+    executed: bool | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Return whether it has an error in place of an answer."""
+        return self.error_code is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether it is a task with an open question."""
+        return self.state in _WAITING
+
+    @property
+    def is_failed(self) -> bool:
+        """Return whether it is a task that failed, was rejected or was canceled."""
+        return self.state in _FAILED
 
     def is_question_of(self, digest: str) -> bool:
         """Return whether it is the open question to a message."""
@@ -243,7 +279,7 @@ class Results:
             if result.is_error:
                 return
         self.known[result.key] = Known(
-            result.digest, result.is_error, result.is_waiting, self._rows
+            result.digest, self._rows, result.state, result.error_code, result.executed
         )
 
     def _remove_results(self, path: Path) -> None:

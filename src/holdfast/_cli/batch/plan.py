@@ -7,6 +7,7 @@ given a name: only the caller knows whether it is the same line, or one with the
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,6 +64,14 @@ class Plan(NamedTuple):
     def name(self) -> str:
         """The name of the run in the journal."""
         return run_name(self.input, self.run_id)
+
+    @property
+    def next_name(self) -> str:
+        """A name for a run that sends lines of this one as new messages."""
+        match = re.search(r"-resent(?:-(\d+))?$", self.name)
+        if match is None:
+            return f"{self.name}-resent"
+        return f"{self.name[: match.start()]}-resent-{int(match[1] or 1) + 1}"
 
     def words(
         self, *, run_id: str | None = None, on_unknown: OnUnknown | None = None

@@ -6,26 +6,39 @@ import asyncio
 import math
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast._cli.agent.outcomes import described_ending, named_outcome
 from holdfast._cli.batch.plan import STANDARD, Plan
-from holdfast._cli.batch.session import JournaledSession, answer_of, failure_of, was_not_sent
+from holdfast._cli.batch.session import (
+    JournaledSession,
+    answer_of,
+    failure_of,
+    is_of_other_agent,
+    was_not_sent,
+)
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice, ProgressLine, RunEnded
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._client.answer import Answer
-from holdfast.errors import JournalError, KeyConflictError
+from holdfast.errors import (
+    CallEndedError,
+    JournalError,
+    KeyConflictError,
+    OutcomeUnknownError,
+    TaskNotFoundError,
+)
 from holdfast.types import Task
 
 if TYPE_CHECKING:
     from holdfast._cli.batch.availability import Outage
     from holdfast._cli.batch.input import Line, Lines
+    from holdfast._cli.batch.output import Known
     from holdfast._cli.output.base import Output
     from holdfast._client.batch import BulkRun
 
-__all__ = ["Counts", "Progress", "Summary"]
+__all__ = ["Counts", "Progress", "Remaining", "Summary"]
 
 _REDRAW_INTERVAL_S = 0.2
 """Seconds between two updates of the progress line on a terminal."""
@@ -48,6 +61,7 @@ class Counts:
         errors: Lines without an answer, in this run or in an earlier one.
         not_sent: Lines without an answer that certainly were not executed.
         earlier: Lines with an answer of an earlier run.
+        earlier_failed: Those of them whose task failed.
         elsewhere: Lines whose result another process of a shared run has.
         skipped: Lines that are not messages.
         written: Lines whose result was written by this run.
@@ -56,7 +70,8 @@ class Counts:
 
     def __init__(self) -> None:
         self.completed = self.failed = self.waiting = self.errors = self.not_sent = 0
-        self.earlier = self.elsewhere = self.skipped = self.written = self.unwritten = 0
+        self.earlier = self.earlier_failed = self.elsewhere = self.skipped = 0
+        self.written = self.unwritten = 0
 
     @property
     def unanswered(self) -> int:
@@ -85,7 +100,7 @@ class Counts:
         else:
             self.failed += 1
 
-    def members(self, remaining: int | None) -> dict[str, Any]:
+    def members(self, remaining: Remaining) -> dict[str, Any]:
         """Return all counts as members of a document."""
         return {
             "completed": self.completed,
@@ -94,12 +109,14 @@ class Counts:
             "errors": self.errors,
             "notSent": self.not_sent,
             "earlier": self.earlier,
+            "earlierFailed": self.earlier_failed,
             "elsewhere": self.elsewhere,
             "skipped": self.skipped,
-            "left": remaining,
+            "left": remaining.lines,
+            "pending": remaining.pending,
         }
 
-    def text(self, remaining: int | None) -> str:
+    def text(self, remaining: Remaining) -> str:
         """Return all counts in words."""
         parts = [
             f"{self.completed} completed",
@@ -108,16 +125,36 @@ class Counts:
             *_counted(self.unwritten, "answered, but not written to the results"),
             *_counted(self.errors, "without an answer"),
             *_counted(self.not_sent, "not sent"),
-            *_counted(self.earlier, "done by an earlier run"),
+            *_counted(self.earlier, "done by an earlier run", self.earlier_failed, "failed"),
             *_counted(self.elsewhere, "done by other processes of the run"),
             *_counted(self.skipped, "skipped"),
-            *(["an unknown number left"] if remaining is None else _counted(remaining, "left")),
+            *remaining.words(),
         ]
         return ", ".join(parts)
 
 
-def _counted(count: int, label: str) -> list[str]:
-    return [f"{count} {label}"] if count else []
+class Remaining(NamedTuple):
+    """The lines without a result.
+
+    Attributes:
+        lines: Their number; None if it is unknown.
+        pending: The number of them whose call is pending in the journal; None if it is unknown.
+    """
+
+    lines: int | None = 0
+    pending: int | None = 0
+
+    def words(self) -> list[str]:
+        """Return the numbers in words."""
+        if self.lines is None:
+            return ["an unknown number left"]
+        return _counted(self.lines, "left", self.pending or 0, "pending")
+
+
+def _counted(count: int, label: str, some: int = 0, some_label: str = "") -> list[str]:
+    """Return a count in words, with that of some of them, if there are any."""
+    of_them = f", {some} of them {some_label}" if some else ""
+    return [f"{count} {label}{of_them}"] if count else []
 
 
 class Summary:
@@ -131,6 +168,7 @@ class Summary:
     Attributes:
         counts: The counts.
         has_open: Whether an answer may still come to a line whose result is an error.
+        ended: The number of lines without an answer that no run of this name will send again.
     """
 
     def __init__(self, session: JournaledSession, output: Output, plan: Plan) -> None:
@@ -139,6 +177,7 @@ class Summary:
         self._plan = plan
         self.counts = Counts()
         self.has_open = False
+        self.ended = 0
         self._changed: list[int] = []
         self._failed = _Problem("failed")
         self._waiting = _Problem("wait for input or authorization")
@@ -164,14 +203,33 @@ class Summary:
             self._failed.add(line.number, ending)
         if _is_permanently_unsent(outcome):
             self._unsendable += 1
+        if _is_never_resent(outcome):
+            self.ended += 1
+        elif getattr(outcome, "executed", None) and answer is None:
+            self.has_open = True
+
+    def add_earlier(self, earlier: Known) -> None:
+        """Count a line that has a result of an earlier run."""
+        if earlier.is_error:
+            self.counts.errors += 1
+            lost = earlier.executed and earlier.error_code in _LOST_CODES
+            if lost or earlier.error_code == "HOLDFAST_ERR_CALL_ENDED":
+                self.ended += 1
+            else:
+                self.has_open = True  # as far as this run knows
+        elif earlier.is_waiting:
+            self.counts.waiting += 1
+        else:
+            self.counts.earlier += 1
+            self.counts.earlier_failed += earlier.is_failed
 
     def report(
-        self, remaining: int | None, fault: CommandError | None, *, is_interrupted: bool
+        self, remaining: Remaining, fault: CommandError | None, *, is_interrupted: bool
     ) -> None:
         """Report the outcome of the run.
 
         Args:
-            remaining: The number of lines without an answer or error; None if it is unknown.
+            remaining: The lines without an answer or error.
             fault: What ended the run; None for nothing.
             is_interrupted: Whether Ctrl-C ended it.
 
@@ -196,10 +254,9 @@ class Summary:
             message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"
             failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._retry_hint())
             fault = CommandError(failure)
-        if fault is None and self._plan.output != STANDARD:
-            self._output.emit(
-                RunEnded({"runId": self._plan.name, **counts.members(remaining)}, summary)
-            )
+        if self._plan.output != STANDARD:
+            members = {"runId": self._plan.name, **counts.members(remaining)}
+            self._output.emit(RunEnded(members, summary, is_last=fault is None))
         else:
             self._output.emit(Notice("Summary", summary))
         if fault is not None:
@@ -211,13 +268,24 @@ class Summary:
     def _retry_hint(self) -> str:
         """Return the hint about lines without an answer."""
         plan, command = self._plan, self._session.command
+        resend = command(*plan.words(run_id=plan.next_name), "--retry-errors")
         if self.has_open:
             retry = command(*plan.words(), "--retry-errors")
+            if self.ended:
+                return (
+                    f"to wait or search for the answers again: {retry}; if lines remain whose "
+                    f"task the agent has lost, send these as new messages: {resend}"
+                )
             if plan.on_unknown == "resend":
                 return f"to retry these: {retry}"
             return (
                 f"to wait or search for the answers again: {retry}; to send again what is not "
                 "found, although the agent may have executed it, add --on-unknown resend"
+            )
+        if self.ended:
+            return (
+                "no run of this name sends these again; to send all lines without an answer as "
+                f"new messages, which may execute them twice, give the run another name: {resend}"
             )
         if self.counts.not_sent > self._unsendable:
             return f"to retry what was not sent: {command(*plan.words())}"
@@ -229,6 +297,9 @@ class Summary:
         retry = command(*plan.words(on_unknown="resend"), "--retry-errors")
         return f"to send them again, although the agent may have executed them: {retry}"
 
+
+_LOST_CODES = frozenset({"TaskNotFoundError", "HOLDFAST_ERR_OUTCOME_UNKNOWN"})
+"""The codes, in the results, of errors about a task that is not found."""
 
 _MAX_LINE_NUMBERS = 20
 """Line numbers to show in a warning about many lines."""
@@ -273,6 +344,18 @@ def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
     if isinstance(outcome, JournalError):
         return outcome.reason == "exists" and was_not_sent(outcome)
     return isinstance(outcome, KeyConflictError)
+
+
+def _is_never_resent(outcome: Answer | Exception) -> bool:
+    """Return whether no run of the same name can get an answer, or sends the message again.
+
+    Its task is lost, its call was ended, or it was recorded for another agent.
+    """
+    if isinstance(outcome, OutcomeUnknownError) and is_of_other_agent(outcome):
+        return True
+    if isinstance(outcome, CallEndedError):
+        return not was_not_sent(outcome)
+    return isinstance(outcome, TaskNotFoundError | OutcomeUnknownError) and bool(outcome.executed)
 
 
 def _changed_lines_message(numbers: list[int]) -> str:
@@ -335,7 +418,7 @@ class Progress:
             parts.append(reason)
         elif total is not None and pace:
             parts.append(f"about {shown_duration(math.ceil((total - done) / pace))} left")
-        return f"{', '.join(parts)}: {counts.text(0)}"
+        return f"{', '.join(parts)}: {counts.text(Remaining())}"
 
     def _wait_reason(self, run: BulkRun) -> str | None:
         """Return why messages wait: for the agent, for its rate limit, or for leases."""

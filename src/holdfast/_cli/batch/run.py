@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast._cli.batch.availability import MAX_OUTAGE_S, is_unreachable
 from holdfast._cli.batch.input import BadLine, Line
 from holdfast._cli.batch.plan import check_not_already_running
-from holdfast._cli.batch.progress import Progress, Summary
+from holdfast._cli.batch.progress import Progress, Remaining, Summary
 from holdfast._cli.batch.session import (
     answer_of,
     check_journal,
@@ -31,7 +31,7 @@ from holdfast._cli.errors import CommandError, Failure, unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._client.batch import RunItem
-from holdfast._journal.records import label_of
+from holdfast._journal.records import label_of, run_and_key
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
     A2AConnectionError,
@@ -123,7 +123,7 @@ class Run:
                         self._remove_answered_questions(results)
             finally:
                 results.close()
-            remaining = self._remaining(lines, results)
+            remaining = await self._remaining(lines, results)
             is_interrupted = self._interruptions > 0
             self._summary.report(remaining, self._fault, is_interrupted=is_interrupted)
         finally:
@@ -263,13 +263,8 @@ class Run:
                 yield RunItem(key=line.key, content=line.message)
             elif earlier.digest != line.digest:
                 self._write(line, _changed(line, self._plan.output), results)
-            elif earlier.is_error:
-                self._counts.errors += 1
-                self._summary.has_open = True  # as far as this run knows
-            elif earlier.is_waiting:
-                self._counts.waiting += 1
             else:
-                self._counts.earlier += 1
+                self._summary.add_earlier(earlier)
 
     async def _is_recorded(self, line: Line) -> bool:
         """Return whether the journal has the task of a line: if not, the line would be sent."""
@@ -418,21 +413,34 @@ class Run:
         self._fault = self._fault or CommandError(failure)
         self._stop()
 
-    def _remaining(self, lines: Lines, results: Results) -> int | None:
-        """Return the number of lines without an answer or error; None if it is unknown."""
+    async def _remaining(self, lines: Lines, results: Results) -> Remaining:
+        """Return the lines without an answer or error."""
         if not self._is_ended:
-            return 0
+            return Remaining()
         if not lines.is_file:
-            return None
-        skips = self._plan.skips_bad_lines
+            return Remaining(None, None)
+        pending_keys = await self._pending_keys()
+        count = pending = 0
         try:
-            without = sum(
-                not skips if isinstance(line, BadLine) else line.key not in results.known
-                for line in lines.again()
-            )
+            for line in lines.again():
+                if isinstance(line, BadLine):
+                    count += not self._plan.skips_bad_lines
+                elif line.key not in results.known:
+                    count += 1
+                    pending += pending_keys is not None and line.key in pending_keys
         except OSError:
+            return Remaining(None, None)
+        count -= self._counts.unwritten + self._counts.elsewhere
+        return Remaining(count, None if pending_keys is None else min(pending, count))
+
+    async def _pending_keys(self) -> set[str] | None:
+        """Return the keys of the run's pending calls; None if the journal cannot be read."""
+        try:
+            records = await self._session.journal.unfinished()
+        except JournalError:
             return None
-        return without - self._counts.unwritten - self._counts.elsewhere
+        named = [run_and_key(r.label) for r in records if r.label and r.outcome is None]
+        return {key for name, key in named if name == self._plan.name}
 
 
 async def _wait_until(is_over: Callable[[], bool]) -> None:

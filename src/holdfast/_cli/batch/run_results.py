@@ -159,6 +159,13 @@ def _members(
             failure = Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
             return {"executed": True, "error": output.error_members(failure)}
     failure, executed = _failure(line, record)
+    if record is not None and record.digest == line.digest:
+        ids = {
+            "taskId": record.task_id,
+            "contextId": record.context_id,
+            "messageId": record.message_id,
+        }
+        failure = failure._replace(ids={name: value for name, value in ids.items() if value})
     return {"executed": executed, "error": output.error_members(failure)}
 
 
@@ -180,7 +187,11 @@ def _failure(line: Line, record: CallRecord | None) -> tuple[Failure, bool | Non
             hint = "run the command again when that process has ended"
         else:
             message = f"{call} is pending, and no process works on it"
-            hint = "start holdfast run again, or holdfast resume, which resume pending calls"
+            hint = (
+                "to wait or search for the answer: holdfast run with --retry-errors, or holdfast "
+                "resume; if they report that the agent has lost the task (TaskNotFoundError), no "
+                "answer can arrive: only a run with another --run-id sends the message again"
+            )
         return Failure(code=_PENDING, message=message, hint=hint), executed
     if record.outcome == "unknown":
         message = f"the outcome of {call} is unknown{detail}"

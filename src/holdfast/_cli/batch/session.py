@@ -31,6 +31,7 @@ from holdfast.errors import (
     KeyConflictError,
     OutcomeUnknownError,
     TaskInterruptedError,
+    TaskNotFoundError,
     TaskTerminalError,
 )
 from holdfast.types import Message
@@ -49,6 +50,7 @@ __all__ = [
     "answer_of",
     "check_journal",
     "failure_of",
+    "is_of_other_agent",
     "journal_at",
     "journal_failure",
     "members_of",
@@ -66,6 +68,12 @@ _CREATED_BY = (
 
 _LEASE = 5.0
 """Seconds after which the next run resumes the calls that a killed run had in flight."""
+
+
+_LOST_TASK_HINT = (
+    "the agent has lost the task, so no answer can arrive; if executing the message twice does no "
+    "harm, send it in a run with another --run-id"
+)
 
 
 StoredJournal: TypeAlias = "SqliteJournal | PostgresJournal"
@@ -198,6 +206,8 @@ def failure_of(outcome: object, session: Session) -> Failure:
         failure = describe(outcome, _Call(session, outcome))
         if isinstance(outcome, OutcomeUnknownError):
             return _of_unknown(failure, outcome)
+        if isinstance(outcome, TaskNotFoundError) and outcome.executed:
+            return failure._replace(hint=_LOST_TASK_HINT)
         if isinstance(outcome, CallEndedError) and outcome.outcome == "dismissed":
             message = (
                 f"the call of message {outcome.message_id} was dismissed with holdfast resume"
@@ -210,10 +220,7 @@ def failure_of(outcome: object, session: Session) -> Failure:
 def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
     """Add the known facts of a message with an unknown outcome to its failure."""
     cause = error.search_error
-    recorded_for = None
-    if isinstance(cause, JournalError) and cause.reason == "other_agent":
-        recorded_for = cause.agent
-    if recorded_for is not None:
+    if (recorded_for := _recorded_for(error)) is not None:
         agent = masked_reference(addresses_in(recorded_for)[0])
         hint = f"name that agent with --agent-card {agent}, or another run with --run-id"
         message = (
@@ -229,6 +236,19 @@ def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
         hint = "the call is pending in the journal: holdfast resume searches for its task again"
         failure = failure._replace(message=f"{failure.message}; {late}", hint=hint)
     return failure
+
+
+def is_of_other_agent(error: OutcomeUnknownError) -> bool:
+    """Return whether a message was recorded for another agent, so that it is not sent again."""
+    return _recorded_for(error) is not None
+
+
+def _recorded_for(error: OutcomeUnknownError) -> str | None:
+    """Return the other agent that a message was recorded for; None if it is the same."""
+    cause = error.search_error
+    if isinstance(cause, JournalError) and cause.reason == "other_agent":
+        return cause.agent
+    return None
 
 
 class _Call:

@@ -196,8 +196,8 @@ def _help_on_exit_codes(ctx: click.Context) -> str:
     )
     formatter.write_paragraph()
     formatter.write_text(
-        "The code of an error is more precise: docs/howto/command-line.md lists all codes, each "
-        "with its exit code."
+        "The code of an error is more precise: the page Command line of the documentation lists "
+        "all codes, each with its exit code."
     )
     return formatter.getvalue().rstrip("\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,12 @@ from holdfast._cli.options.flags import (
     with_options,
 )
 from holdfast._cli.options.masking import masked_reference
-from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path
+from holdfast._cli.options.parameters import (
+    Choice,
+    HintedUsageError,
+    ParsedParam,
+    complete_path,
+)
 from holdfast._cli.options.settings import read_settings
 from holdfast._cli.options.values import (
     read_grace,
@@ -145,7 +151,7 @@ _RUNNING = (
         is_flag=True,
         help="Remove the results that are errors, and process their lines again. A message that "
         "may have been executed is waited for or searched for; it is sent again only with "
-        "--on-unknown resend, or if --run-id names another run.",
+        "--on-unknown resend, if no task of it was ever found, or if --run-id names another run.",
     ),
     click.option(
         "--share",
@@ -185,9 +191,42 @@ _RESUMING = (
 )
 
 
+def _check_stray(ctx: click.Context, name: str, *, has_input: bool) -> None:
+    """Refuse an argument that is not an option, perhaps a misspelt command or the input.
+
+    Raises:
+        click.UsageError: It says what is meant, unless another error does.
+    """
+    from difflib import get_close_matches  # only mistakes need it
+
+    message = f"Got unexpected extra argument ({name})"
+    if get_close_matches(name, ["results"], cutoff=0.75):
+        raise HintedUsageError(f"{message}.", ctx, hint="did you mean: holdfast run results")
+    if ":" in name:  # an address, whose option the error names
+        raise click.UsageError(message, ctx)
+    if not has_input:
+        hint = f"for the messages of a file: holdfast run --input {shlex.quote(name)}"
+        raise HintedUsageError(f"{message}.", ctx, hint=hint)
+
+
+class _RunCommand(HelpfulCommand):
+    """A command that names a stray argument, before it misses an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        Raises:
+            click.UsageError: The arguments are invalid.
+        """
+        values, stray, _ = self.make_parser(ctx).parse_args(list(args))
+        if stray and not ctx.resilient_parsing:
+            _check_stray(ctx, stray[0], has_input="source" in values)
+        return super().parse_args(ctx, args)
+
+
 @click.command(
     "run",
-    cls=HelpfulCommand,
+    cls=_RunCommand,
     context_settings=CONTEXT,
     examples=(
         "holdfast run -a localhost:9999 --input questions.txt --results answers.jsonl \\\n"

@@ -218,10 +218,17 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class RunEnded(msgspec.Struct, frozen=True):
-    """How far a run of many messages has come: as members of a document, and in words."""
+    """How far a run of many messages has come.
+
+    Attributes:
+        counts: The counts, as members of a document.
+        summary: The counts in words.
+        is_last: Whether no failure follows, whose document would have the members.
+    """
 
     counts: Mapping[str, Any]
     summary: str
+    is_last: bool
 
 
 class DiagnosisShown(msgspec.Struct, frozen=True):
@@ -311,6 +318,7 @@ class Output:
             "message": clean_line(self._redacted(failure.message)),
             "hint": None if failure.hint is None else self._redacted(failure.hint),
             "a2aCode": failure.a2a_code,
+            **failure.ids,
         }
 
     def _show(self, event: OutputEvent) -> None:

@@ -115,8 +115,8 @@ class JsonOutput(Output):
                 self._document(dict(members))
             case Measurement(members, _, is_last):
                 self._close(cast("dict[str, Any]", self._hiding(dict(members))), is_last=is_last)
-            case RunEnded(counts):
-                self._document({"run": counts})
+            case RunEnded(counts, _, is_last):
+                self._close({"run": counts}, is_last=is_last)
             case DiagnosisShown(diagnosis, only_problems, is_last):
                 members = diagnosis.hiding(self._redacted).to_dict()
                 if only_problems:

@@ -124,7 +124,7 @@ class TextOutput(Output):
                 self._lines(lines)
             case Measurement(_, lines):
                 self._lines(self._redacted(line) for line in lines)
-            case RunEnded(_, summary):
+            case RunEnded(_, summary, _):
                 self._diagnostic("Summary", summary)
             case DiagnosisShown(diagnosis, only_problems):
                 self._show_diagnosis(diagnosis, only_problems=only_problems)
