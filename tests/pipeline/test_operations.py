@@ -5,6 +5,7 @@ import contextlib
 import gc
 import random
 
+import msgspec
 import pytest
 from tests.kit.operation_trees import check_tree, of
 
@@ -23,6 +24,7 @@ from holdfast.testing import (
     FakeNetwork,
     Refuse,
     Reset,
+    Respond,
     Stall,
     asks,
     completes,
@@ -251,3 +253,31 @@ async def test_the_cancellation_of_an_abandoned_task_is_below_the_operation_that
     assert (left.operation, left.outcome) == ("stream_message", "left")
     assert (cancelled.operation, cancelled.parent_id) == ("cancel_task", left.operation_id)
     check_tree(seen)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_the_extended_card_is_fetched_in_an_operation(is_refused):
+    agent, seen = FakeAgent(card=_with_extended_card), []
+    if is_refused:
+        agent.inject(Respond(status=403), on="GetExtendedAgentCard")
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        error = await _error_of(client.get_extended_agent_card())
+
+    (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.operation, ended.error) == ("get_extended_agent_card", error)
+    assert error is None or error.operation_id == ended.operation_id
+    check_tree(seen)
+
+
+def _with_extended_card(card):
+    offered = msgspec.structs.replace(card.capabilities, extended_agent_card=True)
+    return msgspec.structs.replace(card, capabilities=offered)
+
+
+async def _error_of(call):
+    """Return the error of a call; None if it succeeds."""
+    try:
+        await call
+    except A2AError as error:
+        return error
+    return None

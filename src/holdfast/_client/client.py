@@ -276,7 +276,8 @@ class Client(ClosingContext):
                 verified.
         """
         scope = self._core.begin("call", options, method=Client.get_extended_agent_card)
-        return await self._core.extended_card(scope)
+        with scope.operation:
+            return await self._core.extended_card(scope)
 
     # ── Pending calls ────────────────────────────────────────────────────────────────────────
 
