@@ -18,6 +18,8 @@ from holdfast import (
     connect,
     observe,
 )
+from holdfast.extend import BaseLayer, Call
+from holdfast.protocol import OPERATIONS
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -34,6 +36,7 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
+from holdfast.types import GetTaskRequest
 
 BEHAVIOURS = [
     lambda draw: completes("42", after=draw.choice([0, 1, 30])),
@@ -267,6 +270,38 @@ async def test_the_extended_card_is_fetched_in_an_operation(is_refused):
     assert (ended.operation, ended.error) == ("get_extended_agent_card", error)
     assert error is None or error.operation_id == ended.operation_id
     check_tree(seen)
+
+
+class LookFirst(BaseLayer):
+    """A layer that makes a call of its own, without the progress of the call that it carries."""
+
+    async def unary(self, call, /):
+        if call.operation.name == "SendMessage":
+            task = GetTaskRequest(id="task-1")
+            look = Call(
+                operation=OPERATIONS["GetTask"],
+                params=task,
+                request_id="look",
+                deadline=call.deadline,
+            )
+            with contextlib.suppress(A2AError):
+                await self._inner.unary(look)
+        return await self._inner.unary(call)
+
+
+@pytest.mark.parametrize("is_observed", [False, True])
+async def test_a_layer_may_make_a_call_outside_of_operations(is_observed):
+    agent, seen = FakeAgent("42"), []
+    agent.inject(unavailable(), on="GetTask", times=2)
+    observers = [seen.append] if is_observed else []
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), observers=observers, call_layers=[LookFirst]
+    ) as client:
+        await client.send_message("hi")
+
+    looks = of(seen, observe.RetryScheduled, request_id="look")
+    assert [each.number for each in looks] == ([2, 3] if is_observed else [])
+    check_tree([each for each in seen if each.operation_id != "look"])
 
 
 def _with_extended_card(card):

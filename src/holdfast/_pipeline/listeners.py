@@ -291,7 +291,7 @@ class Observers:
         if isinstance(waiter, CallerOperation):
             operation, subject = waiter, self._of_latest_request(waiter)
         else:
-            operation, subject = _operation_of(waiter), self._of_call(waiter)
+            operation, subject = self._operation_of(waiter), self._of_call(waiter)
         if not operation.is_observed:
             yield
             return
@@ -326,15 +326,28 @@ class Observers:
         )
 
     def _of_request(self, call: AnyCall) -> dict[str, Any]:
-        operation = _operation_of(call)
+        operation = self._operation_of(call)
         return self._subject(
             operation, operation.id, call.request_id, call.operation.name, call=call
         )
 
     def _of_call(self, call: AnyCall) -> dict[str, Any]:
         return self._subject(
-            _operation_of(call), call.request_id, call.request_id, call.operation.name, call=call
+            self._operation_of(call),
+            call.request_id,
+            call.request_id,
+            call.operation.name,
+            call=call,
         )
+
+    def _operation_of(self, call: AnyCall) -> CallerOperation:
+        """Return the operation of a call; a new one for a call that a custom layer makes."""
+        progress = call.progress
+        if progress.operation is None:
+            progress.operation = CallerOperation(
+                self, call.operation.name, call.request_id, is_observed=False
+            )
+        return progress.operation
 
     def _of_latest_request(self, operation: CallerOperation) -> dict[str, Any]:
         request_id, method = operation.latest_request
@@ -398,11 +411,3 @@ def attempts_of(call: AnyCall) -> Sequence[Attempt]:
     if progress.attempts or progress.card is None:
         return progress.attempts
     return progress.card.attempts
-
-
-def _operation_of(call: AnyCall) -> CallerOperation:
-    operation = call.progress.operation
-    if operation is None:
-        message = "the call is outside of an operation"
-        raise RuntimeError(message)
-    return operation
