@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import random
 
 import msgspec
@@ -302,6 +303,24 @@ async def test_a_layer_may_make_a_call_outside_of_operations(is_observed):
     looks = of(seen, observe.RetryScheduled, request_id="look")
     assert [each.number for each in looks] == ([2, 3] if is_observed else [])
     check_tree([each for each in seen if each.operation_id != "look"])
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_each_request_to_a_replica_counts_its_own_attempts(is_shared):
+    one = FakeAgent("1", url="http://one.test", id_suffix="-1")
+    store = one.store if is_shared else None
+    two = FakeAgent("2", url="http://two.test", id_suffix="-2", store=store)
+    one.inject(Refuse(), times=6)
+    seen = []
+    async with connect(
+        [one.url, two.url], engine=FakeNetwork(one, two), observers=[seen.append]
+    ) as client:
+        for _ in range(3):
+            await _error_of(client.ask("hi", timeout=60))
+        await _error_of(client.get_task("task-of-another-client", timeout=60))
+
+    assert of(seen, observe.RequestStarted, method="GetTask")  # which searches for the task
+    check_tree(seen)
 
 
 def _with_extended_card(card):

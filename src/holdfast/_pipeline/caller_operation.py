@@ -86,7 +86,7 @@ class CallerOperation:
         has_gap: Whether status messages may be missing.
         events: Number of events that its stream has delivered.
         time_to_first_event: Seconds until the first of them.
-        open_requests: The requests whose end is not reported yet.
+        open_requests: The requests whose end is not reported yet, by their ids.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class CallerOperation:
         self.has_gap = False
         self.events = 0
         self.time_to_first_event: float | None = None
-        self.open_requests: set[ObservedRequest] = set()
+        self.open_requests: dict[str, ObservedRequest] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began = 0.0
         self._ended: float | None = None
@@ -192,7 +192,7 @@ class CallerOperation:
             self._finish_dropped()
 
     def _finish_dropped(self) -> None:
-        for request in tuple(self.open_requests):
+        for request in tuple(self.open_requests.values()):
             request.finish(None)
         self.finish(None, is_left=True)
 
@@ -248,6 +248,8 @@ class CallerOperation:
     def add_attempt(self, request_id: str) -> str:
         """Note an attempt, and return its id."""
         self.attempts += 1
+        if (request := self.open_requests.get(request_id)) is not None:
+            request.attempts += 1
         return f"{request_id}#{self.attempts}"
 
     def note(self, value: object) -> None:

@@ -211,13 +211,13 @@ class Observers:
         self._notify(event.RequestStarted(**self._of_request(call)))
 
     def request_finished(
-        self, call: AnyCall, error: BaseException | None, *, duration: float
+        self, call: AnyCall, error: BaseException | None, *, attempts: int, duration: float
     ) -> None:
         """Report the end of a request."""
         self._notify(
             event.RequestFinished(
                 **self._of_request(call),
-                attempts=len(call.progress.attempts),
+                attempts=attempts,
                 duration=duration,
                 error=error,
             )

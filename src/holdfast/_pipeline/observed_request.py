@@ -34,12 +34,16 @@ class ObservedRequest:
     Args:
         call: The call of the request.
         observers: The observers to notify.
+
+    Attributes:
+        attempts: Number of its attempts that have started, if they are observed.
     """
 
     def __init__(self, call: AnyCall, observers: Observers) -> None:
         progress = call.progress
         self._call: AnyCall | None = call
         self._observers = observers
+        self.attempts = 0
         self._own: CallerOperation | None = None
         self._operation = progress.operation
         if self._operation is None:
@@ -53,7 +57,7 @@ class ObservedRequest:
             self._own.add_request(call.operation.name, None, request_id=call.request_id)
         self._operation.requests += 1
         if self._operation.is_observed:
-            self._operation.open_requests.add(self)
+            self._operation.open_requests[call.request_id] = self
             observers.request_started(call)
 
     def complete(self, error: A2AError) -> None:
@@ -77,9 +81,11 @@ class ObservedRequest:
         operation.keep_attempts(call)
         if operation.is_observed:
             operation.note(value)
-            operation.open_requests.discard(self)
+            operation.open_requests.pop(call.request_id, None)
             duration = operation.now() - call.progress.began
-            self._observers.request_finished(call, error, duration=duration)
+            self._observers.request_finished(
+                call, error, attempts=self.attempts, duration=duration
+            )
         if self._own is not None:
             self._own.finish(error)
 
