@@ -323,6 +323,18 @@ async def test_each_request_to_a_replica_counts_its_own_attempts(is_shared):
     check_tree(seen)
 
 
+async def test_the_warning_of_an_unknown_outcome_has_the_attempts_without_observers(caplog):
+    agent = FakeAgent(lists_tasks=False)
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        error = await _error_of(client.ask("hi"))
+
+    (warning,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert warning.operation_id == error.operation_id
+    assert warning.attempts == 3  # for the card, the message and its search
+    assert "(attempts: 3)" in warning.getMessage()
+
+
 def _with_extended_card(card):
     offered = msgspec.structs.replace(card.capabilities, extended_agent_card=True)
     return msgspec.structs.replace(card, capabilities=offered)

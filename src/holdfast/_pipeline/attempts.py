@@ -78,9 +78,11 @@ class _StartedAttempt:
         self._clock, self._started = clock, started
         self._id: str | None = None  # unless it is reported
         operation = call.progress.operation
-        if operation is not None and operation.is_observed:
-            self._id = operation.add_attempt(call.request_id)
-            observers.attempt_started(call, self._id)
+        if operation is not None:
+            attempt_id = operation.add_attempt(call.request_id)
+            if operation.is_observed:
+                self._id = attempt_id
+                observers.attempt_started(call, attempt_id)
 
     def finish(self, error: BaseException | None, *, executed: bool | None) -> None:
         """Report the end of the attempt, and record it."""
