@@ -16,6 +16,7 @@ from holdfast import (
     HedgePolicy,
     Resilience,
     SqliteJournal,
+    TaskFailedError,
     connect,
     observe,
 )
@@ -333,6 +334,27 @@ async def test_the_warning_of_an_unknown_outcome_has_the_attempts_without_observ
     assert warning.operation_id == error.operation_id
     assert warning.attempts == 3  # for the card, the message and its search
     assert "(attempts: 3)" in warning.getMessage()
+
+
+@pytest.mark.parametrize("where", ["result", "text", "after"])
+async def test_the_error_of_a_failed_task_names_its_operation_at_once(where):
+    agent, seen = FakeAgent(fails("no")), []
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        async with client.stream_message("hi") as events:
+            if where == "after":
+                assert [event async for event in events]
+            elif where == "result":
+                error = await _error_of(events.result())
+            else:
+                with pytest.raises(TaskFailedError) as raised:
+                    assert [text async for text in events.text_deltas()]
+                error = raised.value
+            named = None if where == "after" else error.operation_id
+        if where == "after":
+            named = (await _error_of(events.result())).operation_id
+
+    (ended,) = of(seen, observe.OperationFinished)
+    assert named == ended.operation_id
 
 
 def _with_extended_card(card):

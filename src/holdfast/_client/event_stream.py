@@ -572,6 +572,7 @@ class EventStream(AsyncOnly):
                     attempts=calls.attempts,
                 )
         except A2AError as failure:
+            failure.operation_id = self._operation.id  # the operation may go on, or have ended
             self._failure = failure
             raise
 
