@@ -12,6 +12,7 @@ from tests.kit.operation_trees import check_tree, of
 
 from holdfast import (
     A2AError,
+    AuthenticationError,
     Coordinator,
     HedgePolicy,
     Resilience,
@@ -355,6 +356,24 @@ async def test_the_error_of_a_failed_task_names_its_operation_at_once(where):
 
     (ended,) = of(seen, observe.OperationFinished)
     assert named == ended.operation_id
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+async def test_the_error_of_a_poll_has_its_own_attempt_after_those_of_the_message(refused):
+    agent = FakeAgent(works_forever(), streaming=False)
+    agent.inject(rate_limited(retry_after=1), on="SendMessage", times=refused)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        call = asyncio.create_task(_error_of(client.ask("hi")))
+        await asyncio.sleep(20)
+        agent.inject(Respond(status=401), on="GetTask")
+        error = await call
+
+    assert isinstance(error, AuthenticationError)
+    methods = [attempt.method for attempt in error.attempts]
+    assert methods == ["SendMessage"] * (refused + 1) + ["GetTask"]
+    assert [attempt.number for attempt in error.attempts] == list(range(1, refused + 3))
+    assert 20 <= error.attempts[-1].started < 25
+    assert "AuthenticationError" in error.attempts[-1].error
 
 
 def _with_extended_card(card):

@@ -124,6 +124,9 @@ class CallerOperation:
         self._depth = 0
         self._is_started = self._is_finished = self._is_left = False
         self._kept: list[CallProgress] = []
+        self._failed: tuple[str, CallProgress] | None = (
+            None  # the latest other request that failed
+        )
 
     # ── Start and end ────────────────────────────────────────────────────────────────────────
 
@@ -170,9 +173,10 @@ class CallerOperation:
         self._report_start()
         if isinstance(error, A2AError):
             error.operation_id = self.id
-            attempts = self._joined_attempts()
+            attempts = self._joined_attempts(error)
             if len(attempts) > len(error.attempts):
                 error.attempts = attempts
+        self._failed = None
         self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
@@ -276,10 +280,18 @@ class CallerOperation:
             self.note(event)
             self.observers.event_received(self, type(event).__name__)
 
-    def keep_attempts(self, call: AnyCall) -> None:
-        """Keep the attempts to send the message, for the error of the operation."""
-        if call.operation.name in SEND_NAMES and len(self._kept) < _MAX_REQUESTS_KEPT:
-            self._kept.append(call.progress)
+    def keep_attempts(self, call: AnyCall, error: BaseException | None) -> None:
+        """Keep the attempts to send the message, for the error of the operation.
+
+        Args:
+            call: A request that has ended.
+            error: Its error, which may become that of the operation; None where there is none.
+        """
+        if call.operation.name in SEND_NAMES:
+            if len(self._kept) < _MAX_REQUESTS_KEPT:
+                self._kept.append(call.progress)
+        elif error is not None:
+            self._failed = call.request_id, call.progress
 
     def _executed(self, outcome: Outcome, error: BaseException | None) -> bool | None:
         """Return whether the agent executed the operation; None if unknown."""
@@ -316,12 +328,16 @@ class CallerOperation:
         """Return the time of the event loop's clock."""
         return (self._loop or asyncio.get_running_loop()).time()
 
-    def _joined_attempts(self) -> tuple[Attempt, ...]:
+    def _joined_attempts(self, error: A2AError) -> tuple[Attempt, ...]:
+        """Return the attempts to send the message, and those of the request with the error."""
+        kept = self._kept
+        if self._failed is not None and self._failed[0] == error.request_id:
+            kept = [*kept, self._failed[1]]
         joined = [
             msgspec.structs.replace(
                 attempt, started=attempt.started + progress.began - self._began
             )
-            for progress in self._kept
+            for progress in kept
             for attempt in progress.attempts
         ]
         joined.sort(key=lambda attempt: attempt.started)

@@ -78,7 +78,7 @@ class ObservedRequest:
             return
         if isinstance(error, A2AError):
             complete(error, call)
-        operation.keep_attempts(call)
+        operation.keep_attempts(call, error)
         if operation.is_observed:
             operation.note(value)
             operation.open_requests.pop(call.request_id, None)
