@@ -376,6 +376,37 @@ async def test_the_error_of_a_poll_has_its_own_attempt_after_those_of_the_messag
     assert "AuthenticationError" in error.attempts[-1].error
 
 
+@pytest.mark.parametrize(
+    ("seconds", "executed"), [(5, False), (15, None), (25, True)], ids=["card", "sent", "accepted"]
+)
+async def test_a_cancelled_operation_says_whether_the_agent_has_the_message(seconds, executed):
+    agent, seen = FakeAgent(works_forever(), latency=10, streaming=False), []
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        call = asyncio.create_task(client.ask("hi"))
+        await asyncio.sleep(seconds)
+        call.cancel()
+        await asyncio.wait({call})
+
+    (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.outcome, ended.executed) == ("cancelled", executed)
+
+
+async def test_the_agent_has_executed_a_message_whose_answer_a_consumer_refuses():
+    def refuse(*_):
+        raise ValueError("refused")
+
+    agent, seen = FakeAgent("42"), []
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), observers=[seen.append], consumers=[refuse]
+    ) as client:
+        for send in (client.send_message, client.ask):
+            with pytest.raises(ValueError, match="refused"):
+                await send("hi")
+
+    ended = of(seen, observe.OperationFinished)
+    assert [(each.outcome, each.executed) for each in ended] == [("failed", True)] * 2
+
+
 def _with_extended_card(card):
     offered = msgspec.structs.replace(card.capabilities, extended_agent_card=True)
     return msgspec.structs.replace(card, capabilities=offered)

@@ -79,7 +79,7 @@ class _StartedAttempt:
         self._id: str | None = None  # unless it is reported
         operation = call.progress.operation
         if operation is not None:
-            attempt_id = operation.add_attempt(call.request_id)
+            attempt_id = operation.add_attempt(call.operation.name, call.request_id)
             if operation.is_observed:
                 self._id = attempt_id
                 observers.attempt_started(call, attempt_id)

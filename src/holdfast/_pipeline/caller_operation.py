@@ -123,10 +123,10 @@ class CallerOperation:
         self._named_requests = 0
         self._depth = 0
         self._is_started = self._is_finished = self._is_left = False
+        self._is_tried = False  # whether there was an attempt to do more than fetch the card
+        self._is_answered = False  # whether the agent has replied to the caller's request
         self._kept: list[CallProgress] = []
-        self._failed: tuple[str, CallProgress] | None = (
-            None  # the latest other request that failed
-        )
+        self._failed: tuple[str, CallProgress] | None = None  # another request that failed last
 
     # ── Start and end ────────────────────────────────────────────────────────────────────────
 
@@ -249,15 +249,18 @@ class CallerOperation:
             self.method, self.request_id = method, request_id
         return request_id
 
-    def add_attempt(self, request_id: str) -> str:
+    def add_attempt(self, method: str, request_id: str) -> str:
         """Note an attempt, and return its id."""
         self.attempts += 1
+        self._is_tried = self._is_tried or method != GET_AGENT_CARD.name
         if (request := self.open_requests.get(request_id)) is not None:
             request.attempts += 1
         return f"{request_id}#{self.attempts}"
 
     def note(self, value: object) -> None:
         """Note the ids and the state that a reply or an event shows."""
+        if isinstance(value, SendMessageResponse):
+            self.note_answered()
         if isinstance(value, SendMessageResponse | StreamResponse):
             value = value.task or value.message or getattr(value, "event", None)
         if isinstance(value, Task):
@@ -270,6 +273,10 @@ class CallerOperation:
             self.task_id, self.context_id = value.task_id, value.context_id or self.context_id
         elif isinstance(value, Message):
             self.context_id = value.context_id or self.context_id
+
+    def note_answered(self) -> None:
+        """Note that the agent has replied, although the caller may not get the reply."""
+        self._is_answered = True
 
     def note_event(self, event: object) -> None:
         """Note an event that a stream delivers."""
@@ -297,9 +304,9 @@ class CallerOperation:
         """Return whether the agent executed the operation; None if unknown."""
         if isinstance(error, A2AError):
             return error.executed
-        if outcome == "succeeded" or self.events:
+        if outcome == "succeeded" or self.events or self._is_answered:
             return True
-        return None if self.attempts else False
+        return None if self._is_tried else False
 
     def waiting(
         self, reason: WaitReason, seconds: float | None = None
