@@ -407,6 +407,30 @@ async def test_the_agent_has_executed_a_message_whose_answer_a_consumer_refuses(
     assert [(each.outcome, each.executed) for each in ended] == [("failed", True)] * 2
 
 
+async def test_a_cancelled_call_does_not_deny_what_an_earlier_call_has_sent(tmp_path):
+    agent, seen = FakeAgent(works_forever()), []
+    journals = [SqliteJournal(tmp_path / "calls.db") for _ in range(2)]
+    first, second = (
+        connect(agent.url, engine=FakeNetwork(agent), journal=journal, observers=[seen.append])
+        for journal in journals
+    )
+    async with first, second:
+        calls = [asyncio.create_task(client.ask("hi", key="k")) for client in (first, second)]
+        await asyncio.sleep(5)  # the second one waits for the first one
+        (pending,) = await second.pending()
+        calls.append(asyncio.create_task(pending.resume()))
+        await asyncio.sleep(0)
+        for call in reversed(calls):
+            call.cancel()
+            await asyncio.wait({call})
+    for journal in journals:
+        await journal.close()
+
+    ended = of(seen, observe.OperationFinished, attempts=0)
+    assert {each.operation for each in ended} == {"ask", "resume"}
+    assert [(each.outcome, each.executed) for each in ended] == [("cancelled", None)] * 2
+
+
 def _with_extended_card(card):
     offered = msgspec.structs.replace(card.capabilities, extended_agent_card=True)
     return msgspec.structs.replace(card, capabilities=offered)

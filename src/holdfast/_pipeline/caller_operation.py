@@ -123,7 +123,9 @@ class CallerOperation:
         self._named_requests = 0
         self._depth = 0
         self._is_started = self._is_finished = self._is_left = False
-        self._is_tried = False  # whether there was an attempt to do more than fetch the card
+        self._is_tried = (
+            False  # whether more than the card was requested, here or by an earlier call
+        )
         self._is_answered = False  # whether the agent has replied to the caller's request
         self._kept: list[CallProgress] = []
         self._failed: tuple[str, CallProgress] | None = None  # another request that failed last
@@ -277,6 +279,10 @@ class CallerOperation:
     def note_answered(self) -> None:
         """Note that the agent has replied, although the caller may not get the reply."""
         self._is_answered = True
+
+    def note_sent_before(self) -> None:
+        """Note that an earlier call, or another client, has sent the message, or may have."""
+        self._is_tried = True
 
     def note_event(self, event: object) -> None:
         """Note an event that a stream delivers."""
