@@ -617,14 +617,6 @@ async def test_a_repeated_call_searches_again_for_a_message_whose_outcome_is_unk
     assert len(agent.calls(SEND)) == 1
 
 
-async def test_the_log_counts_the_attempts_of_a_message_whose_outcome_is_unknown(client, caplog):
-    caplog.set_level("WARNING", "holdfast")
-    await unknown_outcome(client)
-
-    [text] = [record.getMessage() for record in caplog.records]
-    assert "failed with OutcomeUnknownError after 150.000 s (attempts: 1)" in text
-
-
 async def test_callers_that_repeat_a_call_at_once_search_once(client):
     agent, _ = await unknown_outcome(client)
     searches = len(agent.calls("ListTasks"))

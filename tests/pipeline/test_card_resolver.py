@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import logging
 
 import pytest
 from tests.kit.card_signing import CARD, KEYS_URL, SIGNER, Net, document
 
 from holdfast import (
+    A2AError,
     AgentCardResolutionError,
     AuthenticationError,
     DeadlineExceededError,
@@ -321,3 +323,26 @@ async def test_a_closed_card_resolver_fetches_no_card():
 
     with pytest.raises(RuntimeError, match="closed"):
         await resolver.get_agent_card()
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_fetch_is_one_operation_of_one_request_in_the_log(is_found, caplog):
+    caplog.set_level(logging.DEBUG, "holdfast")
+    agent = FakeAgent()
+    agent.inject(unavailable(), on="GetAgentCard", times=1 if is_found else 100)
+    error = None
+    async with A2ACardResolver(agent.url, engine=FakeNetwork(agent), timeout=10) as resolver:
+        try:
+            await resolver.get_agent_card()
+        except A2AError as failure:
+            error = failure
+
+    records = [each for each in caplog.records if each.name == "holdfast"]
+    ids = {each.operation_id for each in records}
+    texts = [each.getMessage().partition(": ")[2].partition(" after ")[0] for each in records]
+    assert len(ids) == 1
+    assert error is None or {error.operation_id} == ids
+    assert texts.count("started") == 2  # the operation and its request
+    assert texts[:2] == ["started", "started"]
+    assert {each.operation for each in records} == {"get_agent_card"}
+    assert texts[-1] == ("succeeded" if is_found else f"failed with {type(error).__name__}")

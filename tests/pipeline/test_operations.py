@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import random
 
 import msgspec
@@ -11,21 +12,24 @@ from tests.kit.operation_trees import check_tree, of
 
 from holdfast import (
     A2AError,
+    AuthenticationError,
     Coordinator,
     HedgePolicy,
     Resilience,
     SqliteJournal,
+    TaskFailedError,
     connect,
     observe,
-    protocol,
 )
-from holdfast.extend import BaseLayer
+from holdfast.extend import BaseLayer, Call
+from holdfast.protocol import OPERATIONS
 from holdfast.testing import (
     Cut,
     FakeAgent,
     FakeNetwork,
     Refuse,
     Reset,
+    Respond,
     Stall,
     asks,
     completes,
@@ -36,8 +40,6 @@ from holdfast.testing import (
     works_forever,
 )
 from holdfast.types import GetTaskRequest
-
-LOST = GetTaskRequest(id="task-0")
 
 BEHAVIOURS = [
     lambda draw: completes("42", after=draw.choice([0, 1, 30])),
@@ -259,59 +261,185 @@ async def test_the_cancellation_of_an_abandoned_task_is_below_the_operation_that
     check_tree(seen)
 
 
-async def test_each_error_of_an_operation_has_its_id():
-    agent, seen = FakeAgent(fails("no", after=1)), []
-    agent.inject(Refuse(), on="GetExtendedAgentCard", times=9)
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_the_extended_card_is_fetched_in_an_operation(is_refused):
+    agent, seen = FakeAgent(card=_with_extended_card), []
+    if is_refused:
+        agent.inject(Respond(status=403), on="GetExtendedAgentCard")
     async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
-        with pytest.raises(A2AError) as extended:
-            await client.get_extended_agent_card()
-        async with client.stream_message("hi") as events:
-            with pytest.raises(A2AError) as inside:
-                await events.result()
-        with pytest.raises(A2AError) as after:
-            await events.result()
+        error = await _error_of(client.get_extended_agent_card())
 
-    card, stream = of(seen, observe.OperationFinished)
-    assert card.operation == "get_extended_agent_card"
-    assert extended.value.operation_id == card.operation_id
-    assert inside.value.operation_id == after.value.operation_id == stream.operation_id
+    (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.operation, ended.error) == ("get_extended_agent_card", error)
+    assert error is None or error.operation_id == ended.operation_id
     check_tree(seen)
 
 
-async def test_the_warning_about_an_unknown_outcome_counts_the_attempts(caplog):
-    agent = FakeAgent(completes("42"), lists_tasks=False)
-    agent.inject(Reset(), on="SendMessage")
+class LookFirst(BaseLayer):
+    """A layer that makes a call of its own, without the progress of the call that it carries."""
+
+    async def unary(self, call, /):
+        if call.operation.name == "SendMessage":
+            task = GetTaskRequest(id="task-1")
+            look = Call(
+                operation=OPERATIONS["GetTask"],
+                params=task,
+                request_id="look",
+                deadline=call.deadline,
+            )
+            with contextlib.suppress(A2AError):
+                await self._inner.unary(look)
+        return await self._inner.unary(call)
+
+
+@pytest.mark.parametrize("is_observed", [False, True])
+async def test_a_layer_may_make_a_call_outside_of_operations(is_observed):
+    agent, seen = FakeAgent("42"), []
+    agent.inject(unavailable(), on="GetTask", times=2)
+    observers = [seen.append] if is_observed else []
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), observers=observers, call_layers=[LookFirst]
+    ) as client:
+        await client.send_message("hi")
+
+    looks = of(seen, observe.RetryScheduled, request_id="look")
+    assert [each.number for each in looks] == ([2, 3] if is_observed else [])
+    check_tree([each for each in seen if each.operation_id != "look"])
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_each_request_to_a_replica_counts_its_own_attempts(is_shared):
+    one = FakeAgent("1", url="http://one.test", id_suffix="-1")
+    store = one.store if is_shared else None
+    two = FakeAgent("2", url="http://two.test", id_suffix="-2", store=store)
+    one.inject(Refuse(), times=6)
+    seen = []
+    async with connect(
+        [one.url, two.url], engine=FakeNetwork(one, two), observers=[seen.append]
+    ) as client:
+        for _ in range(3):
+            await _error_of(client.ask("hi", timeout=60))
+        await _error_of(client.get_task("task-of-another-client", timeout=60))
+
+    assert of(seen, observe.RequestStarted, method="GetTask")  # which searches for the task
+    check_tree(seen)
+
+
+async def test_the_warning_of_an_unknown_outcome_has_the_attempts_without_observers(caplog):
+    agent = FakeAgent(lists_tasks=False)
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
-        with pytest.raises(A2AError):
-            await client.send_message("hi")
+        error = await _error_of(client.ask("hi"))
 
-    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert warning.attempts > 1
-    assert warning.error_type == "OutcomeUnknownError"
+    (warning,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert warning.operation_id == error.operation_id
+    assert warning.attempts == 3  # for the card, the message and its search
+    assert "(attempts: 3)" in warning.getMessage()
 
 
-async def test_an_operation_that_was_cancelled_before_its_message_was_not_executed():
-    agent, seen = FakeAgent(latency=10), []
+@pytest.mark.parametrize("where", ["result", "text", "after"])
+async def test_the_error_of_a_failed_task_names_its_operation_at_once(where):
+    agent, seen = FakeAgent(fails("no")), []
     async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
-        call = asyncio.create_task(client.ask("hi"))
-        await asyncio.sleep(1)
-        call.cancel()
-        await asyncio.wait([call])
+        async with client.stream_message("hi") as events:
+            if where == "after":
+                assert [event async for event in events]
+            elif where == "result":
+                error = await _error_of(events.result())
+            else:
+                with pytest.raises(TaskFailedError) as raised:
+                    assert [text async for text in events.text_deltas()]
+                error = raised.value
+            named = None if where == "after" else error.operation_id
+        if where == "after":
+            named = (await _error_of(events.result())).operation_id
 
     (ended,) = of(seen, observe.OperationFinished)
-    assert (ended.outcome, ended.executed, ended.attempts) == ("cancelled", False, 1)
+    assert named == ended.operation_id
 
 
-async def test_a_call_of_a_custom_layer_may_have_no_operation():
-    class Asks(BaseLayer):
-        async def handle(self, call, call_next, /):
-            own = msgspec.structs.replace(call, operation=protocol.GET_TASK, params=LOST)
-            own = msgspec.structs.replace(own, progress=type(call.progress)())
-            with contextlib.suppress(A2AError):
-                await self._inner.unary(own)
-            return await call_next(call)
+@pytest.mark.parametrize("refused", [1, 2])
+async def test_the_error_of_a_poll_has_its_own_attempt_after_those_of_the_message(refused):
+    agent = FakeAgent(works_forever(), streaming=False)
+    agent.inject(rate_limited(retry_after=1), on="SendMessage", times=refused)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        call = asyncio.create_task(_error_of(client.ask("hi")))
+        await asyncio.sleep(20)
+        agent.inject(Respond(status=401), on="GetTask")
+        error = await call
 
-    agent = FakeAgent("42", streaming=False)
-    agent.inject(unavailable(retry_after=1), on="GetTask", times=9)
-    async with connect(agent.url, engine=FakeNetwork(agent), call_layers=[Asks]) as client:
-        assert (await client.ask("hi")).text == "42"
+    assert isinstance(error, AuthenticationError)
+    methods = [attempt.method for attempt in error.attempts]
+    assert methods == ["SendMessage"] * (refused + 1) + ["GetTask"]
+    assert [attempt.number for attempt in error.attempts] == list(range(1, refused + 3))
+    assert 20 <= error.attempts[-1].started < 25
+    assert "AuthenticationError" in error.attempts[-1].error
+
+
+@pytest.mark.parametrize(
+    ("seconds", "executed"), [(5, False), (15, None), (25, True)], ids=["card", "sent", "accepted"]
+)
+async def test_a_cancelled_operation_says_whether_the_agent_has_the_message(seconds, executed):
+    agent, seen = FakeAgent(works_forever(), latency=10, streaming=False), []
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        call = asyncio.create_task(client.ask("hi"))
+        await asyncio.sleep(seconds)
+        call.cancel()
+        await asyncio.wait({call})
+
+    (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.outcome, ended.executed) == ("cancelled", executed)
+
+
+async def test_the_agent_has_executed_a_message_whose_answer_a_consumer_refuses():
+    def refuse(*_):
+        raise ValueError("refused")
+
+    agent, seen = FakeAgent("42"), []
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), observers=[seen.append], consumers=[refuse]
+    ) as client:
+        for send in (client.send_message, client.ask):
+            with pytest.raises(ValueError, match="refused"):
+                await send("hi")
+
+    ended = of(seen, observe.OperationFinished)
+    assert [(each.outcome, each.executed) for each in ended] == [("failed", True)] * 2
+
+
+async def test_a_cancelled_call_does_not_deny_what_an_earlier_call_has_sent(tmp_path):
+    agent, seen = FakeAgent(works_forever()), []
+    journals = [SqliteJournal(tmp_path / "calls.db") for _ in range(2)]
+    first, second = (
+        connect(agent.url, engine=FakeNetwork(agent), journal=journal, observers=[seen.append])
+        for journal in journals
+    )
+    async with first, second:
+        calls = [asyncio.create_task(client.ask("hi", key="k")) for client in (first, second)]
+        await asyncio.sleep(5)  # the second one waits for the first one
+        (pending,) = await second.pending()
+        calls.append(asyncio.create_task(pending.resume()))
+        await asyncio.sleep(0)
+        for call in reversed(calls):
+            call.cancel()
+            await asyncio.wait({call})
+    for journal in journals:
+        await journal.close()
+
+    ended = of(seen, observe.OperationFinished, attempts=0)
+    assert {each.operation for each in ended} == {"ask", "resume"}
+    assert [(each.outcome, each.executed) for each in ended] == [("cancelled", None)] * 2
+
+
+def _with_extended_card(card):
+    offered = msgspec.structs.replace(card.capabilities, extended_agent_card=True)
+    return msgspec.structs.replace(card, capabilities=offered)
+
+
+async def _error_of(call):
+    """Return the error of a call; None if it succeeds."""
+    try:
+        await call
+    except A2AError as error:
+        return error
+    return None

@@ -360,6 +360,7 @@ class EventStream(AsyncOnly):
 
     async def _call_consumers(self, event: Event) -> None:
         """Call the consumers; after a cancellation, continue with the next of them."""
+        self._operation.note_answered()
         if event is not self._unconsumed:
             self._unconsumed, self._remaining_consumers = event, [*self._calls.scope.consumers]
         while self._remaining_consumers:
@@ -573,7 +574,7 @@ class EventStream(AsyncOnly):
                     attempts=calls.attempts,
                 )
         except A2AError as failure:
-            failure.operation_id = self._operation.id
+            failure.operation_id = self._operation.id  # the operation may go on, or have ended
             self._failure = failure
             raise
 

@@ -267,6 +267,7 @@ class EarlierCall:
             A2AError: Another reason for no answer.
         """
         record = self._record
+        streams.scope.operation.note_sent_before()
         if record.outcome is None:
             record = await self._free_record(streams.deadline)
             if record.outcome is not None and self._keys.is_shared:

@@ -381,6 +381,7 @@ def resumed_stream(
     async def begin() -> EventSource:
         if record.damage is not None:
             raise damaged(record.message_id, record.damage)
+        scope.operation.note_sent_before()
         free = await journaling.wait_until_free(record.message_id, scope.deadline)
         return await resume(free, journaling, streams, on_claim=on_claim)
 

@@ -19,9 +19,11 @@ from holdfast._arguments import (
     explains_unknown_options,
 )
 from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
+from holdfast._model.error_values import presentable
 from holdfast._model.operations import CARD_BINDING
 from holdfast._net.engine import EngineWithin
 from holdfast._net.resolve_engine import resolve_engine
+from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast._pipeline.cards.trust import CardTrust, ReceivedCard
@@ -30,7 +32,7 @@ from holdfast._pipeline.layers import CompletingLayer, DeadlineLayer
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import card_source
 from holdfast._pipeline.security_warnings import SecurityWarnings
-from holdfast._pipeline.transport import Call, CallProgress
+from holdfast._pipeline.transport import Call, CallGroup, CallProgress
 from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import (
@@ -138,7 +140,7 @@ class A2ACardResolver(ClosingContext):
         http_engine, self._owned_engine = resolve_engine(engine, tls)
         if self._reach is not None:
             http_engine = EngineWithin(http_engine, self._reach)
-        observers = Observers(())
+        self._observers = observers = Observers((), agent=presentable(self._base))
         self._trust = CardTrust(
             card_checker(card_verifier, http_engine, env),
             is_required=require_signature,
@@ -200,28 +202,36 @@ class A2ACardResolver(ClosingContext):
             location = self._below("relative_card_path", relative_card_path)
         seconds = self._timeout if timeout is None else check_seconds("timeout", timeout)
         now = asyncio.get_running_loop().time()
+        operation = CallerOperation(
+            self._observers,
+            "get_agent_card",
+            self._env.new_id(),
+            is_observed=self._observers.are_active(),
+        )
         call = Call(
             operation=FETCH_CARD,
             params=location,
-            request_id=self._env.new_id(),
+            request_id=f"{operation.id}.1",
             deadline=Deadline(name="call", timeout=seconds, at=now + seconds),
             headers={**self._headers, **check_caller_headers({} if headers is None else headers)},
             endpoint=self._server,
             auth=self._auth,
             reach=self._reach,
-            progress=CallProgress(began=now),
+            progress=CallProgress(began=now, call_group=CallGroup(operation=operation)),
         )
 
         def too_late() -> A2AError:
             return callback_deadline_error("the card was not verified", call.deadline, None)
 
-        try:
-            fetched = (await self._cards.unary(call)).value
-            accepting = self._trust.accept(call, ReceivedCard(fetched.card, fetched.document))
-            return (await wait_until(call.deadline.at, accepting, too_late)).card
-        except A2AError as error:
-            error.executed = False  # fetching a card executes nothing
-            raise
+        with operation:
+            operation.add_request(FETCH_CARD.name, None)
+            try:
+                fetched = (await self._cards.unary(call)).value
+                accepting = self._trust.accept(call, ReceivedCard(fetched.card, fetched.document))
+                return (await wait_until(call.deadline.at, accepting, too_late)).card
+            except A2AError as error:
+                error.executed = False  # fetching a card executes nothing
+                raise
 
     def _below(self, name: str, path: str) -> CardLocation:
         segments = check_not_empty(name, path).lstrip("/")

@@ -110,12 +110,13 @@ class CallerOperation:
     _began: float = 0.0
     _ended: float | None = None
     _named_requests: int = 0
-    _may_be_executed: bool = False  # whether an attempt was made that is not for the card
+    _is_tried: bool = False  # whether more than the card was requested, here or by an earlier call
+    _is_answered: bool = False  # whether the agent has replied to the caller's request
     _depth: int = 0
     _is_started: bool = False
     _is_finished: bool = False
     _is_left: bool = False
-    _latest: tuple[str, CallProgress] | None = None
+    _failed: tuple[str, CallProgress] | None = None  # another request that failed last
 
     def __init__(
         self,
@@ -184,12 +185,10 @@ class CallerOperation:
             attempts = self._joined_attempts(error)
             if len(attempts) > len(error.attempts):
                 error.attempts = attempts
-        self._latest = None
+        self._failed = None
         self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
-            if not self.is_observed and isinstance(error, OutcomeUnknownError):
-                self.attempts = len(error.attempts)  # attempts are counted for observers only
             outcome = _outcome(error, is_left=is_left)
             executed = self._executed(outcome, error)
             self.observers.operation_finished(self, outcome, duration, error, executed)
@@ -262,7 +261,7 @@ class CallerOperation:
     def add_attempt(self, call: AnyCall) -> str | None:
         """Note an attempt, and return its id; None if it is not reported."""
         self.attempts += 1
-        self._may_be_executed = self._may_be_executed or call.operation.name != GET_AGENT_CARD.name
+        self._is_tried = self._is_tried or call.operation.name != GET_AGENT_CARD.name
         if not self.is_observed:
             return None
         if (request := self.open_requests.get(call.request_id)) is not None:
@@ -271,6 +270,8 @@ class CallerOperation:
 
     def note(self, value: object) -> None:
         """Note the ids and the state that a reply or an event shows."""
+        if isinstance(value, SendMessageResponse):
+            self.note_answered()
         if isinstance(value, SendMessageResponse | StreamResponse):
             value = value.task or value.message or getattr(value, "event", None)
         if isinstance(value, Task):
@@ -284,6 +285,14 @@ class CallerOperation:
         elif isinstance(value, Message):
             self.context_id = value.context_id or self.context_id
 
+    def note_answered(self) -> None:
+        """Note that the agent has replied, although the caller may not get the reply."""
+        self._is_answered = True
+
+    def note_sent_before(self) -> None:
+        """Note that an earlier call, or another client, has sent the message, or may have."""
+        self._is_tried = True
+
     def note_event(self, event: object) -> None:
         """Note an event that a stream delivers."""
         if not self.events:
@@ -293,19 +302,26 @@ class CallerOperation:
             self.note(event)
             self.observers.event_received(self, type(event).__name__)
 
-    def keep_attempts(self, call: AnyCall) -> None:
-        """Keep the attempts to send the message, and of the latest request, for the error."""
-        self._latest = call.request_id, call.progress
-        if call.operation.name in SEND_NAMES and len(self._kept) < _MAX_REQUESTS_KEPT:
-            self._kept.append(call.progress)
+    def keep_attempts(self, call: AnyCall, error: BaseException | None) -> None:
+        """Keep the attempts to send the message, for the error of the operation.
+
+        Args:
+            call: A request that has ended.
+            error: Its error, which may become that of the operation; None where there is none.
+        """
+        if call.operation.name in SEND_NAMES:
+            if len(self._kept) < _MAX_REQUESTS_KEPT:
+                self._kept.append(call.progress)
+        elif error is not None:
+            self._failed = call.request_id, call.progress
 
     def _executed(self, outcome: Outcome, error: BaseException | None) -> bool | None:
         """Return whether the agent executed the operation; None if unknown."""
         if isinstance(error, A2AError):
             return error.executed
-        if outcome == "succeeded" or self.events:
+        if outcome == "succeeded" or self.events or self._is_answered:
             return True
-        return None if self._may_be_executed else False
+        return None if self._is_tried else False
 
     def waiting(
         self, reason: WaitReason, seconds: float | None = None
@@ -335,14 +351,10 @@ class CallerOperation:
         return (self._loop or asyncio.get_running_loop()).time()
 
     def _joined_attempts(self, error: A2AError) -> tuple[Attempt, ...]:
-        """Return the attempts to send the message, and of the request that has failed."""
-        kept, latest = self._kept, self._latest
-        if (
-            latest is not None
-            and latest[0] == error.request_id
-            and all(latest[1] is not each for each in kept)
-        ):
-            kept = [*kept, latest[1]]
+        """Return the attempts to send the message, and those of the request with the error."""
+        kept = self._kept
+        if self._failed is not None and self._failed[0] == error.request_id:
+            kept = [*kept, self._failed[1]]
         joined = [
             msgspec.structs.replace(
                 attempt, started=attempt.started + progress.began - self._began

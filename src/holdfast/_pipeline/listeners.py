@@ -328,14 +328,6 @@ class Observers:
             operation, operation.parent_id, operation.request_id, operation.method
         )
 
-    def _operation_of(self, call: AnyCall) -> CallerOperation:
-        """Return the operation of a call; a custom layer may make calls that have none."""
-        progress = call.progress
-        if progress.operation is None:
-            name = call.operation.name
-            progress.operation = CallerOperation(self, name, call.request_id, is_observed=False)
-        return progress.operation
-
     def _of_request(self, call: AnyCall) -> dict[str, Any]:
         operation = self._operation_of(call)
         return self._subject(
@@ -350,6 +342,15 @@ class Observers:
             call.operation.name,
             call=call,
         )
+
+    def _operation_of(self, call: AnyCall) -> CallerOperation:
+        """Return the operation of a call; a new one for a call that a custom layer makes."""
+        progress = call.progress
+        if progress.operation is None:
+            progress.operation = CallerOperation(
+                self, call.operation.name, call.request_id, is_observed=False
+            )
+        return progress.operation
 
     def _of_latest_request(self, operation: CallerOperation) -> dict[str, Any]:
         request_id, method = operation.latest_request

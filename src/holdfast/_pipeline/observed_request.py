@@ -36,15 +36,15 @@ class ObservedRequest:
         observers: The observers to notify.
 
     Attributes:
-        attempts: Number of its attempts that were reported.
+        attempts: Number of its attempts that have started, if they are observed.
     """
 
     def __init__(self, call: AnyCall, observers: Observers) -> None:
         progress = call.progress
         self._call: AnyCall | None = call
         self._observers = observers
-        self._own: CallerOperation | None = None
         self.attempts = 0
+        self._own: CallerOperation | None = None
         self._operation = progress.operation
         if self._operation is None:
             self._own = self._operation = progress.operation = CallerOperation(
@@ -78,7 +78,7 @@ class ObservedRequest:
             return
         if isinstance(error, A2AError):
             complete(error, call)
-        operation.keep_attempts(call)
+        operation.keep_attempts(call, error)
         if operation.is_observed:
             operation.note(value)
             operation.open_requests.pop(call.request_id, None)
