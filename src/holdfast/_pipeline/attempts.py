@@ -79,10 +79,9 @@ class _StartedAttempt:
         self._id: str | None = None  # unless it is reported
         operation = call.progress.operation
         if operation is not None:
-            attempt_id = operation.add_attempt(call.operation.name, call.request_id)
-            if operation.is_observed:
-                self._id = attempt_id
-                observers.attempt_started(call, attempt_id)
+            self._id = operation.add_attempt(call.operation.name, call.request_id)
+            if self._id is not None:
+                observers.attempt_started(call, self._id)
 
     def finish(self, error: BaseException | None, *, executed: bool | None) -> None:
         """Report the end of the attempt, and record it."""

@@ -254,10 +254,12 @@ class CallerOperation:
             self.method, self.request_id = method, request_id
         return request_id
 
-    def add_attempt(self, method: str, request_id: str) -> str:
-        """Note an attempt, and return its id."""
+    def add_attempt(self, method: str, request_id: str) -> str | None:
+        """Note an attempt, and return its id; None if it is not observed."""
         self.attempts += 1
         self._is_tried = self._is_tried or method != GET_AGENT_CARD.name
+        if not self.is_observed:
+            return None
         if (request := self.open_requests.get(request_id)) is not None:
             request.attempts += 1
         return f"{request_id}#{self.attempts}"

@@ -329,7 +329,7 @@ def _error_fields(error: BaseException | None) -> dict[str, Any]:
         fields |= {
             "executed": error.executed,
             "transient": error.transient,
-            "http_status": error.http_status,
+            "http_status": None if error.http_status is None else int(error.http_status),
         }
     return fields
 
