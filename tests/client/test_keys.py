@@ -29,6 +29,7 @@ from holdfast.errors import (
     KeyConflictError,
 )
 from holdfast.extend import BaseLayer, RecordUpdate
+from holdfast.observe import OperationFinished
 from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     Cut,
@@ -494,7 +495,8 @@ async def test_a_conversation_keeps_its_deadline_and_task_while_another_client_h
     path, client
 ):
     agent = FakeAgent(lambda turn: works_forever() if turn.task is None else completes("42"))
-    async with client(agent) as process:
+    seen = []
+    async with client(agent, observers=[seen.append]) as process:
         conversation = process.conversation(timeout=40)
         asking = asyncio.create_task(conversation.ask("How far?", key="moon"))
         async with TakenOver(path):
@@ -503,6 +505,8 @@ async def test_a_conversation_keeps_its_deadline_and_task_while_another_client_h
         assert asyncio.get_running_loop().time() == pytest.approx(40)
         assert conversation.is_open
         assert conversation.task.id in agent.tasks
+    (ended,) = [each for each in seen if isinstance(each, OperationFinished)]
+    assert ended.duration == pytest.approx(40)
 
 
 async def test_a_conversation_whose_reply_is_taken_over_asks_its_hook_once(path, client):

@@ -431,6 +431,21 @@ async def test_a_cancelled_call_does_not_deny_what_an_earlier_call_has_sent(tmp_
     assert [(each.outcome, each.executed) for each in ended] == [("cancelled", None)] * 2
 
 
+async def test_the_fields_of_records_are_of_plain_types(caplog):
+    caplog.set_level(logging.DEBUG, "holdfast")
+    agent = FakeAgent(streams(*"abc", every=1))
+    agent.inject(Cut(after_events=2))
+    agent.inject(unavailable(retry_after=1), times=2)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        await client.ask("hi")
+
+    plain = set(vars(logging.makeLogRecord({}))) | {"message"}
+    fields = [item for each in caplog.records for item in vars(each).items()]
+    types = {name: type(value) for name, value in fields if name not in plain}
+    assert types["http_status"] is int
+    assert set(types.values()) <= {str, int, float, bool}
+
+
 def _with_extended_card(card):
     offered = msgspec.structs.replace(card.capabilities, extended_agent_card=True)
     return msgspec.structs.replace(card, capabilities=offered)

@@ -367,7 +367,7 @@ class EndsSlowly(BaseLayer):
             raise
 
 
-async def test_a_hedge_that_is_cancelled_twice_reports_its_finished_attempts():
+async def test_a_hedge_that_is_cancelled_twice_counts_both_of_its_attempts():
     agent, ends = FakeAgent(), []
 
     def observe(observation):
@@ -396,7 +396,7 @@ async def test_a_hedge_that_is_cancelled_twice_reports_its_finished_attempts():
         await reading
 
     assert seconds == []
-    assert ends[-1].attempts == 1
+    assert ends[-1].attempts == 2
     await client.close()
 
 

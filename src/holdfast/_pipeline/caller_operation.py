@@ -172,7 +172,10 @@ class CallerOperation:
             is_left: Whether the caller has left a stream before its end.
         """
         self._depth -= 1
-        if self._depth or self._is_finished:
+        if self._depth:
+            self._ended = None  # a stream has ended; the operation goes on
+            return
+        if self._is_finished:
             return
         self._is_finished = True
         if self._is_left:
