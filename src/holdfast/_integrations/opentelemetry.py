@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
     from opentelemetry.propagators.textmap import TextMapPropagator
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Tracer, TracerProvider
 
     from holdfast.extend import Call, CallNext, Reply, Transport
     from holdfast.observe import Observation
@@ -121,7 +121,39 @@ class Telemetry:
         if tracer_provider is not None:
             check_kind("tracer_provider", tracer_provider, trace.TracerProvider)
         check_kind("operation_spans", operation_spans, bool)
-        self._tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
+        tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
+        self._spans = _Spans(tracer, propagator, operation_spans=operation_spans)
+
+    def observe(self, observation: Observation) -> None:
+        """Make and end spans; the observer of a client.
+
+        Args:
+            observation: The observation.
+        """
+        self._spans.observe(observation)
+
+    def layer(self, inner: Transport, /) -> Transport:
+        """Return the layer around each attempt of a client.
+
+        Args:
+            inner: The transport below.
+        """
+        return _AttemptSpans(inner, self._spans)
+
+
+class _Spans:
+    """The spans that have not ended.
+
+    Args:
+        tracer: Makes the spans.
+        propagator: Writes the context into headers; None for the global one.
+        operation_spans: Whether each operation has a span.
+    """
+
+    def __init__(
+        self, tracer: Tracer, propagator: TextMapPropagator | None, *, operation_spans: bool
+    ) -> None:
+        self._tracer = tracer
         self._propagator = (
             propagate.get_global_textmap if propagator is None else lambda: propagator
         )
@@ -132,11 +164,7 @@ class Telemetry:
         self._has_warned = False
 
     def observe(self, observation: Observation) -> None:
-        """Make and end spans; the observer of a client.
-
-        Args:
-            observation: The observation.
-        """
+        """Make or end the span of an observation."""
         match observation:
             case OperationStarted():
                 self._start_operation(observation)
@@ -150,14 +178,6 @@ class Telemetry:
                 self._trace_search(observation)
             case _:
                 self._add_event(observation)
-
-    def layer(self, inner: Transport, /) -> Transport:
-        """Return the layer around each attempt of a client.
-
-        Args:
-            inner: The transport below.
-        """
-        return _AttemptSpans(inner, self)
 
     # ── Operations and requests ──────────────────────────────────────────────────────────────
 
@@ -314,16 +334,16 @@ class Telemetry:
 class _AttemptSpans(BaseLayer):
     """Makes the span of each attempt, and sends its context to the agent."""
 
-    def __init__(self, inner: Transport, telemetry: Telemetry) -> None:
+    def __init__(self, inner: Transport, spans: _Spans) -> None:
         super().__init__(inner)
-        self._telemetry = telemetry
+        self._spans = spans
 
     async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
-        started = self._telemetry.start_attempt(call)
+        started = self._spans.start_attempt(call)
         if started is None:
             return await call_next(call)
         span, current = started
-        call = self._telemetry.with_context(call, current)
+        call = self._spans.with_context(call, current)
         token = context.attach(context.set_value(_SUPPRESS_HTTP, value=True, context=current))
         try:
             reply = await call_next(call)
