@@ -99,7 +99,7 @@ def unknown_here(record: CallRecord, agent: str) -> JournalError:
 
 
 def explain_missing_task(error: TaskNotFoundError, record: CallRecord, agent: str) -> None:
-    """Add to an error what was recorded of the task, and why it may be missing.
+    """Add the recorded facts about the task to an error, and why the task may be missing.
 
     Args:
         error: The error of the agent, or of its listed replicas.

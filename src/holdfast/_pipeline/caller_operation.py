@@ -50,7 +50,7 @@ _MAX_REQUESTS_KEPT = 50
 
 
 class CallerOperation:
-    """One operation of a caller: its ids, what is known about it, and the report of its end.
+    """One operation of a caller: its ids, its facts, and the reports of its start and end.
 
     As a context manager, the operation lasts as long as the block; blocks can be nested.
 
@@ -180,9 +180,6 @@ class CallerOperation:
         self._is_finished = True
         if self._is_left:
             error, is_left = None, True
-        if not self._is_started and (self._is_left or self.parent_id is not None):
-            return  # nothing was done
-        self._report_start()
         if isinstance(error, A2AError):
             error.operation_id = self.id
             attempts = self._joined_attempts(error)
@@ -190,11 +187,16 @@ class CallerOperation:
                 error.attempts = attempts
         self._failed = None
         self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
+        if not self._is_started and (self._is_left or self.parent_id is not None):
+            return  # nothing was done, or nothing observes it
+        self._report_start()
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
             outcome = _outcome(error, is_left=is_left)
             executed = self._executed(outcome, error)
-            self.observers.operation_finished(self, outcome, duration, error, executed)
+            self.observers.operation_finished(
+                self, outcome=outcome, duration=duration, error=error, executed=executed
+            )
 
     def drop(self) -> None:
         """Report the end of an operation whose stream was garbage-collected before its end.
@@ -236,7 +238,7 @@ class CallerOperation:
         operation.starts_with_request = True
         return operation
 
-    # ── What is learned on the way ───────────────────────────────────────────────────────────
+    # ── Facts ────────────────────────────────────────────────────────────────────────────────
 
     def add_request(self, method: str, params: object, *, request_id: str | None = None) -> str:
         """Note a request that is about to start, and return its id.
@@ -276,7 +278,9 @@ class CallerOperation:
         if isinstance(value, SendMessageResponse):
             self.note_answered()
         if isinstance(value, SendMessageResponse | StreamResponse):
-            value = value.task or value.message or getattr(value, "event", None)
+            value = (
+                value.event if isinstance(value, StreamResponse) else value.task or value.message
+            )
         if isinstance(value, Task):
             self.task_id, self.context_id = value.id, value.context_id or self.context_id
             self.state = value.status.state

@@ -135,10 +135,11 @@ class Observers:
     def operation_finished(
         self,
         operation: CallerOperation,
+        *,
         outcome: event.Outcome,
         duration: float,
         error: BaseException | None,
-        executed: bool | None,  # noqa: FBT001  a fact and no switch
+        executed: bool | None,
     ) -> None:
         """Report the end of an operation."""
         self._notify(
@@ -247,9 +248,7 @@ class Observers:
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """Report that the next attempt begins in `wait` seconds."""
-        operation = call.progress.operation
-        if operation is not None:
-            operation.retries += 1
+        self._operation_of(call).retries += 1
         self._notify(
             event.RetryScheduled(
                 **self._of_call(call),
@@ -291,13 +290,14 @@ class Observers:
             reason: The reason.
             seconds: How long, as far as it is known.
         """
-        if isinstance(waiter, CallerOperation):
-            operation, subject = waiter, self._of_latest_request(waiter)
-        else:
-            operation, subject = self._operation_of(waiter), self._of_call(waiter)
+        operation = waiter if isinstance(waiter, CallerOperation) else self._operation_of(waiter)
         if not operation.is_observed:
             yield
             return
+        if isinstance(waiter, CallerOperation):
+            subject = self._of_latest_request(waiter)
+        else:
+            subject = self._of_call(waiter)
         began = operation.now()
         self._notify(event.WaitStarted(**subject, reason=reason, seconds=seconds))
         try:

@@ -195,7 +195,7 @@ def _check_stray(ctx: click.Context, name: str, *, has_input: bool) -> None:
     """Refuse an argument that is not an option, perhaps a misspelt command or the input.
 
     Raises:
-        click.UsageError: It says what is meant, unless another error does.
+        click.UsageError: The argument is unknown; the error suggests the right one.
     """
     from difflib import get_close_matches  # only mistakes need it
 
