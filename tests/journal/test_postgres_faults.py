@@ -100,6 +100,27 @@ async def test_an_operation_is_repeated_after_a_conflict_of_serializable_transac
     await journal.close()
 
 
+async def test_a_connection_that_a_failure_left_in_the_middle_of_a_statement_is_replaced(
+    server, monkeypatch
+):
+    """The kernel may report the error of a socket a moment before its end: psycopg stops there."""
+    journal = journal_at(f"{server.dsn}&pool_size=1")
+    await journal.begin(record())
+    wait, failures = psycopg.waiting.wait, iter(["connection socket closed"])
+
+    def failing_wait(generator, *args, **options):
+        if failure := next(failures, None):
+            next(generator)  # the statement is sent
+            raise psycopg.OperationalError(failure)
+        return wait(generator, *args, **options)
+
+    monkeypatch.setattr(psycopg.waiting, "wait", failing_wait)
+
+    assert await journal.renew([("m-1", 1)]) == {"m-1"}
+    assert next(failures, "used") == "used"
+    await journal.close()
+
+
 # ── Durability ───────────────────────────────────────────────────────────────────────────────
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, TypeV
 import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
 
 from holdfast.errors import JournalError
 
@@ -381,8 +382,18 @@ class _Workers:
             raise psycopg.OperationalError(text)
 
     def _is_lost(self) -> bool:
+        """Whether this thread has no usable connection after an operation failed.
+
+        Once in 10,000 lost connections, psycopg sees the socket's error before its end, and leaves
+        the connection open in the middle of a statement, so that each further one would fail.
+        """
         connection: Connection | None = getattr(self._local, "connection", None)
-        return connection is None or connection.closed
+        if connection is None or connection.closed:
+            return True
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            return False
+        connection.close()
+        return True
 
 
 def _shut_down(connection: Connection) -> None:
