@@ -11,7 +11,7 @@ It needs the extra ``holdfast[otel]``, which is the API of OpenTelemetry alone; 
 your program's provider sends them.
 """
 
-from holdfast._integrations.opentelemetry import Telemetry
+from holdfast._integrations.otel.telemetry import Telemetry
 from holdfast._public import publish
 
 __all__ = ["Telemetry"]

@@ -1,0 +1,51 @@
+"""The layer around each attempt: its span is current for as long as the attempt is awaited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from opentelemetry import context
+
+from holdfast._integrations.otel.attributes import end_span
+from holdfast.extend import BaseLayer
+
+if TYPE_CHECKING:
+    from holdfast._integrations.otel.spans import Spans
+    from holdfast.extend import Call, CallNext, Reply, Transport
+
+__all__ = ["AttemptSpans"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_SUPPRESS_HTTP = "suppress_http_instrumentation"
+"""Key of the context by which instrumentations of HTTP clients make no span of their own."""
+
+
+class AttemptSpans(BaseLayer):
+    """Makes the span of each attempt, and sends its context to the agent."""
+
+    def __init__(self, inner: Transport, spans: Spans) -> None:
+        super().__init__(inner)
+        self._spans = spans
+
+    async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
+        started = self._spans.start_attempt(call)
+        if started is None:
+            return await call_next(call)
+        span, current = started
+        call = self._spans.with_context(call, current)
+        token = context.attach(context.set_value(_SUPPRESS_HTTP, value=True, context=current))
+        try:
+            reply = await call_next(call)
+        except GeneratorExit:  # the coroutine is dropped, maybe in another context
+            span.end()
+            raise
+        except BaseException as failure:
+            context.detach(token)
+            end_span(span, failure, {})
+            raise
+        context.detach(token)
+        span.end()
+        return reply

@@ -1,0 +1,66 @@
+"""The attributes of spans and metrics, by the conventions that `Telemetry` names."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from opentelemetry import trace
+
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opentelemetry.trace import Span
+
+    from holdfast.observe import Observation
+
+__all__ = ["end_span", "name_attributes", "server_attributes", "type_of"]
+
+
+def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
+    """End a span with the facts of an error; the text of an error may quote an agent."""
+    span.set_attributes(attributes)
+    if error is not None:
+        span.set_attribute("error.type", type_of(error))
+    if isinstance(error, Exception):  # a cancellation is no error
+        span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
+    if isinstance(error, A2AError):
+        if error.executed is not None:
+            span.set_attribute("holdfast.executed", error.executed)
+        if error.http_status is not None:
+            span.set_attribute("http.response.status_code", error.http_status)
+    span.end()
+
+
+def name_attributes(observation: Observation) -> dict[str, Any]:
+    """Return the attributes that name the subject of an observation."""
+    attributes: dict[str, Any] = {
+        "gen_ai.agent.name": observation.agent,
+        "a2a.message.id": observation.message_id,
+        "a2a.task.id": observation.task_id,
+        "gen_ai.conversation.id": observation.context_id,
+        "holdfast.operation": observation.operation,
+        "holdfast.operation.id": observation.operation_id,
+        "holdfast.request.id": observation.request_id,
+    }
+    if observation.endpoint is not None:
+        attributes.update(server_attributes(observation.endpoint))
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+@lru_cache(maxsize=256)
+def server_attributes(address: str) -> Mapping[str, Any]:
+    """Return the attributes of an address, which is the presentable form of a valid one."""
+    parts = urlsplit(address)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    attributes: dict[str, Any] = (
+        {} if parts.hostname is None else {"server.address": parts.hostname}
+    )
+    return attributes if port is None else attributes | {"server.port": port}
+
+
+def type_of(error: BaseException) -> str:
+    return type(error).__name__

@@ -1,0 +1,81 @@
+"""`Telemetry`, which `holdfast.integrations.opentelemetry` publishes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry import trace
+
+from holdfast._arguments import check_kind
+from holdfast._integrations.otel.attempt_spans import AttemptSpans
+from holdfast._integrations.otel.spans import Spans
+
+if TYPE_CHECKING:
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import TracerProvider
+
+    from holdfast.extend import Transport
+    from holdfast.observe import Observation
+
+__all__ = ["Telemetry"]
+
+
+class Telemetry:
+    """Makes spans of OpenTelemetry, and passes the trace on to agents.
+
+    Pass it as ``connect(telemetry=…)``; one object can serve many clients. It makes
+
+    - a span of kind CLIENT for each request, named after its A2A method (``SendMessage``), from
+      its start to the last event of its stream. Its parent is the span that is current where your
+      program calls the client. A resubscription is linked to the connection that was cut.
+    - below it a span of kind CLIENT for each attempt, whose context the attempt sends to the agent
+      (``traceparent``, ``tracestate``, baggage), if the agent's origin is trusted with
+      credentials, and unless the caller passes a ``traceparent`` of its own.
+    - a span of kind INTERNAL for each search after a lost reply (``reconcile``).
+
+    While an attempt is made, instrumentations of aiohttp, httpx and other HTTP clients make no
+    spans of their own.
+
+    Spans have ids, names and facts of errors as attributes, and no content of messages. The names
+    follow the draft of the semantic conventions for A2A (pull request 195 of
+    open-telemetry/semantic-conventions-genai): ``a2a.*``, ``gen_ai.*``, ``server.*``, ``http.*``
+    and ``error.type``; those that it does not define begin with ``holdfast.``.
+
+    Args:
+        tracer_provider: Makes the spans; the global one by default.
+        propagator: Writes the context into headers; the global one by default.
+        operation_spans: Whether each operation has a span of kind INTERNAL around its requests
+            (``holdfast.ask``). False by default.
+
+    Raises:
+        TypeError: An argument of another type.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        propagator: TextMapPropagator | None = None,
+        operation_spans: bool = False,
+    ) -> None:
+        if tracer_provider is not None:
+            check_kind("tracer_provider", tracer_provider, trace.TracerProvider)
+        check_kind("operation_spans", operation_spans, bool)
+        tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
+        self._spans = Spans(tracer, propagator, operation_spans=operation_spans)
+
+    def observe(self, observation: Observation) -> None:
+        """Make and end spans; the observer of a client.
+
+        Args:
+            observation: The observation.
+        """
+        self._spans.observe(observation)
+
+    def layer(self, inner: Transport, /) -> Transport:
+        """Return the layer around each attempt of a client.
+
+        Args:
+            inner: The transport below.
+        """
+        return AttemptSpans(inner, self._spans)
