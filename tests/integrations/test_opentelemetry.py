@@ -300,9 +300,11 @@ class Broken(trace.TracerProvider):
 async def test_a_tracer_that_raises_ends_no_call(caplog):
     agent = FakeAgent("42")
 
-    with pytest.warns(RuntimeWarning, match="out of order"):
-        async with connected(agent, Broken()) as client:
-            assert (await client.ask("hi")).text == "42"
+    async with connected(agent, Broken()) as client:
+        assert [(await client.ask("hi")).text for _ in range(2)] == ["42", "42"]
+
+    (warning,) = [each for each in caplog.records if "out of order" in each.getMessage()]
+    assert warning.levelname == "WARNING"
 
 
 async def test_a_propagator_that_raises_ends_no_call_and_is_reported_once(traced, caplog):
@@ -352,4 +354,4 @@ async def test_instrumentations_of_http_clients_make_no_span_of_their_own(traced
     async with connected(agent, provider, network=Watched(agent)) as client:
         await client.ask("hi")
 
-    assert seen == [None, True]  # the card has no span of an attempt
+    assert seen == [True, True]
