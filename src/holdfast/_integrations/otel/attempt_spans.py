@@ -22,8 +22,13 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_SUPPRESS_HTTP = "suppress_http_instrumentation"
-"""Key of the context by which instrumentations of HTTP clients make no span of their own."""
+_SUPPRESS_HTTP: str = getattr(
+    context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
+)
+"""Key of the context by which instrumentations of HTTP clients make no span of their own.
+
+The API has no public name for it; opentelemetry-instrumentation imports the same private one.
+"""
 
 
 class AttemptSpans(BaseLayer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast._integrations.otel.attributes import server_attributes, type_of
+from holdfast._integrations.otel.attributes import type_of
 from holdfast.errors import CircuitOpenError, OutcomeUnknownError
 from holdfast.observe import (
     AttemptStarted,
@@ -254,5 +254,4 @@ def _of_request(observation: Observation) -> dict[str, Any]:
 
 
 def _of_endpoint(observation: Observation) -> dict[str, Any]:
-    endpoint = observation.endpoint
-    return _of_agent(observation) | dict({} if endpoint is None else server_attributes(endpoint))
+    return _of_agent(observation) | {"holdfast.endpoint": observation.endpoint or ""}
