@@ -205,6 +205,9 @@ class World:
     def on_interrupted(self, task_id, error):
         pass
 
+    def on_failing(self, task_id, error, *, seconds):
+        pass
+
     def on_gap(self, task_id):
         pass
 

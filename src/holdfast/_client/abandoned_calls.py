@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AbandonedCall", "AbandonedCalls"]
 
-logger = logging.getLogger("holdfast")
-
 _FIRST_EVENT_TIMEOUT_S = 10.0
 """Seconds to wait for the agent's first event, which names the task."""
 
@@ -204,7 +202,8 @@ class AbandonedCall:
             except TaskNotCancelableError:
                 return await calls.client.get_task(task_id, scope)
         except Exception as error:  # noqa: BLE001  the caller's own layers raise any
-            logger.warning("%s was not canceled: %s", name, error)
+            text = "%s was not canceled: %s"
+            self._operation.log(logging.WARNING, text, name, error, error=error)
         return None
 
     async def _check_not_taken_over(self) -> None:

@@ -416,7 +416,7 @@ async def resume(
     operation = streams.scope.operation
     claiming = journaling.claim(record, streams.deadline)
     call = streams.call = await operation.journaled("claim", claiming)
-    call.observed = operation.journaled
+    call.operation = operation
     if on_claim is not None:
         on_claim(call)
     try:

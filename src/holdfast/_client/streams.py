@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamCalls"]
 
-logger = logging.getLogger("holdfast")
-
 
 class StreamCalls:
     """One stream of a client, which begins with a message or follows an existing task.
@@ -274,11 +272,13 @@ class StreamCalls:
         return self._resumable(machine, None)
 
     async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
+        self.scope.operation.task_id = task_id
         machine = self._machine(task_id=task_id, reply=self.client.replies.pending(task_id))
         if not await self._are_streams_offered():
             machine.on_poll_only()
         elif not forced and await self._is_of_v03():
-            logger.warning(
+            self.scope.operation.log(
+                logging.WARNING,
                 "task %s is polled: the agent speaks protocol 0.3, whose servers may store a "
                 "task's text once more for each subscriber (force_subscription=True subscribes)",
                 task_id,
@@ -394,6 +394,19 @@ class StreamCalls:
         operation = self.scope.operation
         operation.task_id = task_id
         self.client.observers.stream_interrupted(operation, error)
+
+    def on_failing(self, task_id: str | None, error: A2AError, *, seconds: float) -> None:
+        """Warn that requests continue to fail; the stream fails after `seconds` of that."""
+        operation = self.scope.operation
+        operation.task_id = task_id
+        operation.log(
+            logging.WARNING,
+            "the stream of task %s was cut, and requests fail; trying again for up to %.0f s: %s",
+            task_id,
+            seconds,
+            error,
+            error=error,
+        )
 
     def on_gap(self, task_id: str | None) -> None:
         """Notify observers that status messages may be missing after a cut."""

@@ -107,6 +107,7 @@ class CallerOperation:
     has_gap: bool = False
     events: int = 0
     time_to_first_event: float | None = None
+    _unread: object = None  # the last reply or event, whose ids are noted when they are needed
     _began: float = 0.0
     _ended: float | None = None
     _named_requests: int = 0
@@ -235,6 +236,8 @@ class CallerOperation:
             parent_id=self.id,
             is_observed=self.is_observed,
         )
+        self.note_unread()
+        operation.task_id, operation.context_id = self.task_id, self.context_id
         operation.starts_with_request = True
         return operation
 
@@ -261,6 +264,8 @@ class CallerOperation:
         is_message = method in SEND_NAMES and self.method not in SEND_NAMES
         if self.method in {None, GET_AGENT_CARD.name} or is_message:
             self.method, self.request_id = method, request_id
+            if method in _OF_TASKS and not is_message:
+                self.task_id = self.task_id or getattr(params, "id", None)
         return request_id
 
     def add_attempt(self, call: AnyCall) -> str | None:
@@ -292,6 +297,17 @@ class CallerOperation:
         elif isinstance(value, Message):
             self.context_id = value.context_id or self.context_id
 
+    def note_later(self, value: object) -> None:
+        """Keep a reply or an event until an observation or a log record needs its ids."""
+        if value is not None:
+            self._unread = value
+
+    def note_unread(self) -> None:
+        """Note the ids of what `note_later` has kept."""
+        if self._unread is not None:
+            value, self._unread = self._unread, None
+            self.note(value)
+
     def note_answered(self) -> None:
         """Note that the agent has replied, although the caller may not get the reply."""
         self._is_answered = True
@@ -308,6 +324,8 @@ class CallerOperation:
         if self.is_observed:
             self.note(event)
             self.observers.event_received(self, type(event).__name__)
+        else:
+            self._unread = event
 
     def keep_attempts(self, call: AnyCall, error: BaseException | None) -> None:
         """Keep the attempts to send the message, for the error of the operation.
@@ -335,6 +353,17 @@ class CallerOperation:
     ) -> AbstractContextManager[None]:
         """Report a wait between requests, which lasts as long as the block."""
         return self.observers.waiting(self, reason, seconds)
+
+    def log(
+        self,
+        level: int,
+        text: str,
+        *arguments: object,
+        error: BaseException | None = None,
+        exc_info: bool = False,
+    ) -> None:
+        """Log a text about the operation, with its ids; see `Observers.log`."""
+        self.observers.log(self, level, text, *arguments, error=error, exc_info=exc_info)
 
     async def journaled(self, step: JournalStep, work: Awaitable[T]) -> T:
         """Report a step that a journal records, when it is recorded or has failed."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast._pipeline import observations as event
 from holdfast._pipeline.caller_operation import CallerOperation
-from holdfast._pipeline.observation_log import log_observation
+from holdfast._pipeline.observation_log import log_observation, log_record, subject_fields
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
@@ -208,6 +208,29 @@ class Observers:
             event.Reconciled(**subject, searched=searched, duration=seconds, error=failure)
         )
 
+    def log(
+        self,
+        operation: CallerOperation,
+        level: int,
+        text: str,
+        *arguments: object,
+        error: BaseException | None = None,
+        exc_info: bool = False,
+    ) -> None:
+        """Log a text about an operation; observers do not get it.
+
+        Args:
+            operation: The operation.
+            level: Level of the record.
+            text: The text, with placeholders for ``arguments``.
+            arguments: Values of the placeholders.
+            error: The error that the record is about, if any.
+            exc_info: Whether the record has the traceback of the exception that is handled now.
+        """
+        if logger.isEnabledFor(level):
+            subject = event.Observation(**self._of_latest_request(operation))
+            log_record(subject, level, text, *arguments, error=error, exc_info=exc_info)
+
     # ── Requests and attempts ────────────────────────────────────────────────────────────────
 
     def request_started(self, call: AnyCall) -> None:
@@ -371,6 +394,7 @@ class Observers:
         *,
         call: AnyCall | None = None,
     ) -> dict[str, Any]:
+        operation.note_unread()
         endpoint = operation.endpoint
         if call is not None:
             called = call.endpoint or call.progress.endpoint
@@ -395,7 +419,7 @@ class Observers:
                 observer(observation)
             except Exception as error:
                 text = f"an observer failed on {type(observation).__name__}"
-                logger.exception(text)
+                logger.exception(text, extra=subject_fields(observation))
                 self._warn(f"{text}: {type(error).__name__}: {error}")
 
     def _warn(self, text: str) -> None:

@@ -86,6 +86,8 @@ class ObservedRequest:
             self._observers.request_finished(
                 call, error, attempts=self.attempts, duration=duration
             )
+        else:
+            operation.note_later(value)
         if self._own is not None:
             self._own.finish(error)
 

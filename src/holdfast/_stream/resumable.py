@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from holdfast.types import Event, StreamResponse, Task
 
 __all__ = ["ResumableStream", "TaskSource"]
-
-logger = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
@@ -99,6 +96,10 @@ class TaskSource(Protocol):
 
     def on_interrupted(self, task_id: str | None, error: A2AError | None) -> None:
         """Notify observers that the stream was cut, or cannot be resumed yet."""
+        ...
+
+    def on_failing(self, task_id: str | None, error: A2AError, *, seconds: float) -> None:
+        """Warn that requests continue to fail; the stream fails after `seconds` of that."""
         ...
 
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
@@ -449,13 +450,7 @@ class ResumableStream:
         elif not self._has_warned:
             self._has_warned = True
             left = min(self._outage_end(), self._deadline.at) - self._time()
-            logger.warning(
-                "the stream of task %s was cut, and requests fail; trying again for up to %.0f s: "
-                "%s",
-                self.outbox.task_id,
-                left,
-                wait.error,
-            )
+            self._source.on_failing(self.outbox.task_id, wait.error, seconds=left)
 
     def _note_gap(self) -> None:
         """Report a gap, once; the messages of a task that was never streamed are not one."""
