@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
+    from holdfast._pipeline.observations import WaitReason
     from holdfast._pipeline.transport import Stream
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.task_ownership import TaskOwner
@@ -447,12 +448,12 @@ class StreamCalls:
         """Whether a subscription leaves a task unchanged; False until an agent has answered."""
         return bool(self.client.subscribing_is_safe)
 
-    async def pause(self, seconds: float, *, is_reconnecting: bool) -> None:
-        """Wait, until the client is closed at the latest."""
-        if not is_reconnecting:  # but polling
+    async def pause(self, seconds: float, *, reason: WaitReason | None) -> None:
+        """Wait, until the client is closed at the latest; report a wait that has a reason."""
+        if reason is None:
             await self.client.pause(seconds)
             return
-        with self.scope.operation.waiting("reconnect", seconds):
+        with self.scope.operation.waiting(reason, seconds):
             await self.client.pause(seconds)
 
     def check_open(self, task_id: str) -> None:

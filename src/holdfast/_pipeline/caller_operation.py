@@ -182,10 +182,7 @@ class CallerOperation:
         if self._is_left:
             error, is_left = None, True
         if isinstance(error, A2AError):
-            error.operation_id = self.id
-            attempts = self._joined_attempts(error)
-            if len(attempts) > len(error.attempts):
-                error.attempts = attempts
+            self.complete(error)
         self._failed = None
         self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
         if not self._is_started and (self._is_left or self.parent_id is not None):
@@ -198,6 +195,13 @@ class CallerOperation:
             self.observers.operation_finished(
                 self, outcome=outcome, duration=duration, error=error, executed=executed
             )
+
+    def complete(self, error: A2AError) -> None:
+        """Give the error that the caller gets the id and the attempts of the operation."""
+        error.operation_id = self.id
+        attempts = self._joined_attempts(error)
+        if len(attempts) > len(error.attempts):
+            error.attempts = attempts
 
     def drop(self) -> None:
         """Report the end of an operation whose stream was garbage-collected before its end.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast._pipeline import observations as event
 from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.observation_log import log_observation, log_record, subject_fields
+from holdfast._policy.attempts import attempts_within
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
@@ -311,10 +312,10 @@ class Observers:
         Args:
             waiter: The call that waits, or the operation that waits between its requests.
             reason: The reason.
-            seconds: How long, as far as it is known.
+            seconds: How long, as far as it is known; a wait of 0 seconds is not reported.
         """
         operation = waiter if isinstance(waiter, CallerOperation) else self._operation_of(waiter)
-        if not operation.is_observed:
+        if not operation.is_observed or seconds == 0:
             yield
             return
         if isinstance(waiter, CallerOperation):
@@ -437,4 +438,5 @@ def attempts_of(call: AnyCall) -> Sequence[Attempt]:
     progress = call.progress
     if progress.attempts or progress.card is None:
         return progress.attempts
-    return progress.card.attempts
+    card = progress.card
+    return attempts_within(card.attempts, after=card.began - progress.began)

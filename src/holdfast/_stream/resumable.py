@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._aio.watchdog import TimeLimit, Watchdog
+    from holdfast._pipeline.observations import WaitReason
     from holdfast._pipeline.transport import Stream
     from holdfast._stream.machine import StreamMachine
     from holdfast.types import Event, StreamResponse, Task
@@ -86,8 +87,8 @@ class TaskSource(Protocol):
         """Whether a subscription leaves a task unchanged, at the agent that answered last."""
         ...
 
-    async def pause(self, seconds: float, *, is_reconnecting: bool) -> None:
-        """Wait, until the client is closed at the latest."""
+    async def pause(self, seconds: float, *, reason: WaitReason | None) -> None:
+        """Wait, until the client is closed at the latest; report a wait that has a reason."""
         ...
 
     def check_open(self, task_id: str) -> None:
@@ -173,6 +174,7 @@ class ResumableStream:
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._silent_since: float | None = None  # while the task is polled
+        self._wait_reason: WaitReason = "reconnect"
         self._failing_since: float | None = None  # while every request fails
         self._has_warned = False  # of requests that fail
         self._stale_since: float | None = None  # while the task does not show the reply
@@ -519,10 +521,13 @@ class ResumableStream:
         if self._waiting is not wait:  # else it was cancelled, and continues
             self._check_hint(wait)
             self._waiting = wait
-            self._wakes_at = loop.time() + max(self._delay(wait), wait.at_least)
+            delay = self._delay(wait)
+            self._wakes_at = loop.time() + max(delay, wait.at_least)
+            self._wait_reason = "retry_after" if wait.at_least > delay else "reconnect"
         end = self._end(wait)
         seconds = max(0.0, min(self._wakes_at, end.at) - loop.time())
-        await self._source.pause(seconds, is_reconnecting=not self._machine.is_polled)
+        reason = None if self._machine.is_polled else self._wait_reason
+        await self._source.pause(seconds, reason=reason)
         self._check_open()
         if end.remaining(loop.time()) <= 0:
             raise wait_deadline_error(end, self.outbox.task, self.outbox.task_id, wait.error)
