@@ -21,6 +21,9 @@ from holdfast import (
     connect,
     observe,
 )
+from holdfast._pipeline.layers import NEVER, ObservedLayer
+from holdfast._pipeline.listeners import Observers
+from holdfast._pipeline.observed_request import make_beside
 from holdfast.extend import BaseLayer, Call, Interceptor, Reply
 from holdfast.protocol import OPERATIONS
 from holdfast.testing import (
@@ -564,3 +567,26 @@ async def test_an_operation_that_joins_a_card_fetch_has_the_attempts_made_while_
     }
     assert len(starts) == 1
     assert joined.value.attempts[0].started >= 0
+
+
+async def test_a_probe_for_a_request_outside_of_a_client_is_of_its_operation():
+    seen = []
+
+    class Inner:
+        async def unary(self, call, /):
+            if call.operation.name == "ListTasks":
+                params = GetTaskRequest(id="task-1")
+                await make_beside(call, OPERATIONS["GetTask"], params, self.unary)
+            return Reply(value=None)
+
+    layer = ObservedLayer(Inner(), Observers([seen.append], "a"))
+    await layer.unary(
+        Call(
+            operation=OPERATIONS["ListTasks"],
+            params=None,
+            request_id="1",
+            deadline=NEVER,
+        )
+    )
+    check_tree(seen)
+    assert [each.method for each in of(seen, observe.RequestStarted)] == ["ListTasks", "GetTask"]

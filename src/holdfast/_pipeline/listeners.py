@@ -272,7 +272,7 @@ class Observers:
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """Report that the next attempt begins in `wait` seconds."""
-        self._operation_of(call).retries += 1
+        self.operation_of(call).retries += 1
         self._notify(
             event.RetryScheduled(
                 **self._of_call(call),
@@ -314,7 +314,7 @@ class Observers:
             reason: The reason.
             seconds: How long, as far as it is known; a wait of 0 seconds is not reported.
         """
-        operation = waiter if isinstance(waiter, CallerOperation) else self._operation_of(waiter)
+        operation = waiter if isinstance(waiter, CallerOperation) else self.operation_of(waiter)
         if not operation.is_observed or seconds == 0:
             yield
             return
@@ -353,26 +353,32 @@ class Observers:
         )
 
     def _of_request(self, call: AnyCall) -> dict[str, Any]:
-        operation = self._operation_of(call)
+        operation = self.operation_of(call)
         return self._subject(
             operation, operation.id, call.request_id, call.operation.name, call=call
         )
 
     def _of_call(self, call: AnyCall) -> dict[str, Any]:
         return self._subject(
-            self._operation_of(call),
+            self.operation_of(call),
             call.request_id,
             call.request_id,
             call.operation.name,
             call=call,
         )
 
-    def _operation_of(self, call: AnyCall) -> CallerOperation:
-        """Return the operation of a call; a new one for a call that a custom layer makes."""
+    def operation_of(self, call: AnyCall, *, is_observed: bool = False) -> CallerOperation:
+        """Return the operation of a call; a new one for a call outside of an operation.
+
+        Args:
+            call: The call.
+            is_observed: Whether the start and the end of a new operation are reported. Those of a
+                call that a custom layer makes are not.
+        """
         progress = call.progress
         if progress.operation is None:
             progress.operation = CallerOperation(
-                self, call.operation.name, call.request_id, is_observed=False
+                self, call.operation.name, call.request_id, is_observed=is_observed
             )
         return progress.operation
 
