@@ -263,8 +263,13 @@ class A2AError(Exception):
             delay.
         attempts: All attempts, in order.
         retry_stopped_reason: Why there was no further retry, although one might have helped.
-        agent: Address that failed, without credentials or query.
-        request_id: Id of the call in the log.
+        agent: Address that failed, without credentials or query: that of a card or of an
+            interface, which observations and log records have as ``endpoint``. Their ``agent`` is
+            the agent as the program named it.
+        request_id: Id of the request in the log.
+        operation_id: Id of the operation in the log: of the method call that raised the error;
+            None for an error outside of an operation, such as a `NotEnoughResultsError`, whose
+            results have the errors of several operations.
         hops: Agents behind ``agent`` on the way to the failure, nearest first; the last one
             failed. Of more than 16, the nearest 14 and the last one, with ``"…"`` between.
         loop: Agent that occurs more than once in that chain.

@@ -459,7 +459,8 @@ async def test_a_failing_tool_is_logged(caplog):
     await fake.client().ask("hi", tools=[broken])
 
     [record] = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert record.getMessage() == "tool broken failed"
+    assert record.getMessage().endswith(": tool broken failed")
+    assert (record.operation, record.error_type) == ("ask", "ValueError")
     assert record.exc_info[0] is ValueError
 
 

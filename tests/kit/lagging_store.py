@@ -196,13 +196,16 @@ class World:
                 raise A2AHTTPError("502", http_status=502, transient=True)
             raise A2ATimeoutError("slow", phase="first_byte", transient=True)
 
-    async def pause(self, seconds, *, is_reconnecting):
+    async def pause(self, seconds, *, reason):
         await asyncio.sleep(seconds)
 
     def check_open(self, task_id):
         pass
 
     def on_interrupted(self, task_id, error):
+        pass
+
+    def on_failing(self, task_id, error, *, seconds):
         pass
 
     def on_gap(self, task_id):

@@ -23,6 +23,7 @@ def check_tree(seen):
             last = next(i for i, one in enumerate(seen) if _is(one, finished, each))
             assert first < last
     _check_waits(seen)
+    _check_journal(seen)
     searched = Counter(each.message_id for each in of(seen, observe.ReconcileStarted))
     assert searched == Counter(each.message_id for each in of(seen, observe.Reconciled))
     operations = {each.operation_id: each for each in of(seen, observe.OperationStarted)}
@@ -50,6 +51,15 @@ def of(seen, kind, **fields):
         if isinstance(each, kind)
         and all(getattr(each, name) == value for name, value in fields.items())
     ]
+
+
+def _check_journal(seen):
+    ended = set()  # but for operations that their callers have left, which may release their calls
+    for each in seen:
+        if isinstance(each, observe.OperationFinished) and each.outcome in {"succeeded", "failed"}:
+            ended.add(each.operation_id)
+        elif isinstance(each, observe.JournalWritten):
+            assert each.operation_id not in ended
 
 
 def _check_sums(seen):

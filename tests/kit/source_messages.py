@@ -302,6 +302,11 @@ def found_in(module, kinds):
                 shown = "level by case" if level == "log" else level
                 text = node.args[1 if level == "log" else 0]
                 yield f"{LOG} ({shown})", template(module, text), ()
+            case ast.Call(
+                func=ast.Attribute(attr="log"),
+                args=[ast.Attribute(value=ast.Name(id="logging"), attr=level), text, *_],
+            ):  # of an operation
+                yield f"{LOG} ({level.lower()})", template(module, text), ()
             case ast.Call(func=ast.Attribute(value=ast.Name(id="warnings"), attr="warn")):
                 yield ast.unparse(node.args[1]), template(module, node.args[0]), ()
             case ast.Call(func=ast.Name(id=name), args=[what, *_]) if (

@@ -769,7 +769,7 @@ async def test_observers_get_the_details_in_order(binding):
         agent="http://agent.test",
         endpoint=None,
         message_id=None,
-        task_id=None,
+        task_id="task-1",
         context_id=None,
     )
     assert isinstance(started, AttemptStarted)

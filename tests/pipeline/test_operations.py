@@ -21,7 +21,10 @@ from holdfast import (
     connect,
     observe,
 )
-from holdfast.extend import BaseLayer, Call
+from holdfast._pipeline.layers import NEVER, ObservedLayer
+from holdfast._pipeline.listeners import Observers
+from holdfast._pipeline.observed_request import make_beside
+from holdfast.extend import BaseLayer, Call, Interceptor, Reply
 from holdfast.protocol import OPERATIONS
 from holdfast.testing import (
     Cut,
@@ -458,3 +461,132 @@ async def _error_of(call):
     except A2AError as error:
         return error
     return None
+
+
+async def test_what_a_journal_records_is_reported_before_the_end_of_the_operation(tmp_path):
+    agent, seen = FakeAgent(completes("42", after=10)), []
+    journal = SqliteJournal(tmp_path / "calls.db")
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), journal=journal, observers=[seen.append]
+    ) as client:
+        with contextlib.suppress(A2AError):
+            await client.ask("hi", timeout=5)
+        async for _ in client.resume_pending(timeout=50):
+            pass
+    await journal.close()
+    for ended in of(seen, observe.OperationFinished):
+        after = seen[seen.index(ended) + 1 :]
+        assert of(after, observe.Observation, operation_id=ended.operation_id) == []
+
+
+class SamePage(Interceptor):
+    async def after(self, call, outcome):
+        if call.operation.name == "ListTasks" and isinstance(outcome, Reply):
+            page = msgspec.structs.replace(outcome.value, next_page_token="same")
+            return msgspec.structs.replace(outcome, value=page)
+        return outcome
+
+
+async def test_the_error_of_endless_pages_names_its_operation():
+    agent, seen = FakeAgent("1"), []
+    async with connect(
+        agent.url, engine=FakeNetwork(agent), interceptors=[SamePage()], observers=[seen.append]
+    ) as client:
+        await client.send_message("hi")
+        with pytest.raises(A2AError) as caught:
+            assert [task async for task in client.iter_tasks()]
+    assert caught.value.operation_id is not None
+    assert {each.operation for each in seen} == {"send_message", "iter_tasks"}
+    check_tree(seen)
+
+
+@pytest.mark.parametrize(("reads", "outcome"), [(1, "left"), (9, "succeeded")])
+async def test_an_iteration_over_tasks_is_one_operation(reads, outcome):
+    agent, seen = FakeAgent("1"), []
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        for _ in range(3):
+            await client.send_message("hi")
+        seen.clear()
+        count = 0
+        async for _ in client.iter_tasks(limit=1):
+            count += 1
+            if count == reads:
+                break
+        gc.collect()
+        await asyncio.sleep(1)
+    check_tree(seen)
+    (ended,) = of(seen, observe.OperationFinished)
+    assert (ended.operation, ended.outcome, ended.error) == ("iter_tasks", outcome, None)
+    assert ended.requests == min(reads, 3)
+
+
+async def test_a_reconnect_that_waits_for_retry_after_says_so():
+    agent, seen = FakeAgent(streams(*"abcdef", every=1)), []
+    agent.inject(Cut(after_events=2))
+    agent.inject(rate_limited(retry_after=9), on="SubscribeToTask")
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        await client.ask("hi")
+    waits = [(each.reason, round(each.seconds or 0)) for each in of(seen, observe.WaitStarted)]
+    assert ("retry_after", 9) in waits
+    assert all(each.seconds != 0 for each in of(seen, observe.WaitStarted))
+
+
+async def test_the_attempts_of_a_shared_card_fetch_start_within_the_operation():
+    agent, seen = FakeAgent(), []
+    agent.inject(unavailable(), on="GetAgentCard", times=9)
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[seen.append]) as client:
+        first = asyncio.create_task(client.ask("hi"))
+        await asyncio.sleep(0.3)
+        await asyncio.wait({first, asyncio.create_task(client.ask("hi"))})
+        await asyncio.sleep(1)
+    for ended in of(seen, observe.OperationFinished):
+        assert all(each.started <= ended.duration for each in ended.error.attempts)
+
+
+async def test_an_operation_that_joins_a_card_fetch_has_the_attempts_made_while_it_waited():
+    agent, second_failed = FakeAgent(), asyncio.Event()
+    agent.inject(unavailable(), on="GetAgentCard", times=9)
+
+    def note(observation):
+        if isinstance(observation, observe.RetryScheduled) and observation.number == 3:
+            second_failed.set()
+
+    async with connect(agent.url, engine=FakeNetwork(agent), observers=[note]) as client:
+        first = asyncio.create_task(client.ask("hi"))
+        await asyncio.wait_for(second_failed.wait(), 60)
+        await asyncio.sleep(0.01)
+        with pytest.raises(A2AError) as joined:
+            await client.ask("hi")
+        with pytest.raises(A2AError) as led:
+            await first
+    assert [each.number for each in led.value.attempts] == [1, 2, 3, 4]
+    assert [each.number for each in joined.value.attempts] == [1, 2]
+    starts = {
+        round(a.started - b.started, 1)
+        for a, b in zip(led.value.attempts[2:], joined.value.attempts, strict=True)
+    }
+    assert len(starts) == 1
+    assert joined.value.attempts[0].started >= 0
+
+
+async def test_a_probe_for_a_request_outside_of_a_client_is_of_its_operation():
+    seen = []
+
+    class Inner:
+        async def unary(self, call, /):
+            if call.operation.name == "ListTasks":
+                params = GetTaskRequest(id="task-1")
+                await make_beside(call, OPERATIONS["GetTask"], params, self.unary)
+            return Reply(value=None)
+
+    layer = ObservedLayer(Inner(), Observers([seen.append], "a"))
+    await layer.unary(
+        Call(
+            operation=OPERATIONS["ListTasks"],
+            params=None,
+            request_id="1",
+            deadline=NEVER,
+        )
+    )
+    check_tree(seen)
+    assert [each.method for each in of(seen, observe.RequestStarted)] == ["ListTasks", "GetTask"]

@@ -144,11 +144,11 @@ def unverified():
 def test_an_engine_that_verifies_no_certificates_says_so(warned, trusting):
     AiohttpEngine()
     AiohttpEngine(ssl=ssl.create_default_context())
-    assert warned("holdfast") == []
+    assert warned("holdfast.security") == []
 
     AiohttpEngine(ssl=trusting())
 
-    (text,) = warned("holdfast")
+    (text,) = warned("holdfast.security")
     assert "TLS certificates are not verified" in text
 
 

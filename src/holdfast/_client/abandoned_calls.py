@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AbandonedCall", "AbandonedCalls"]
 
-logger = logging.getLogger("holdfast")
-
 _FIRST_EVENT_TIMEOUT_S = 10.0
 """Seconds to wait for the agent's first event, which names the task."""
 
@@ -95,8 +93,14 @@ class AbandonedCall:
         self._operation = calls.scope.operation.follow_up("cancel_task")
         calls.scope.call_group.operation = self._operation
         calls.scope.call_group.is_abandoned = True
+        self._take_call()
         if self._opening is not None and not calls.is_sent:
             self._opening.cancel()
+
+    def _take_call(self) -> None:
+        """Report what the journal records from now on as a step of this operation."""
+        if self._calls.call is not None:
+            self._calls.call.operation = self._operation
 
     async def cancel_task(self) -> None:
         """Cancel the agent's task, and end the call in the journal."""
@@ -114,6 +118,7 @@ class AbandonedCall:
             if answer is None and (task_id is not None or self._may_have_task):
                 answer = await self._request_cancel(task_id)
         finally:
+            self._take_call()
             if calls.call is not None and _is_final(answer):
                 await calls.call.record_answer(answer)
             elif calls.call is not None:
@@ -204,7 +209,8 @@ class AbandonedCall:
             except TaskNotCancelableError:
                 return await calls.client.get_task(task_id, scope)
         except Exception as error:  # noqa: BLE001  the caller's own layers raise any
-            logger.warning("%s was not canceled: %s", name, error)
+            text = "%s was not canceled: %s"
+            self._operation.log(logging.WARNING, text, name, error, error=error)
         return None
 
     async def _check_not_taken_over(self) -> None:

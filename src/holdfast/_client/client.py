@@ -1068,7 +1068,7 @@ class Client(ClosingContext):
         options["extensions"] = check_items(
             "extensions", options.get("extensions", ())
         )  # for each page
-        check_call_options(options, method=Client.list_tasks)
+        check_call_options(options, method=Client.iter_tasks)
         request = _list_request(
             context_id,
             status=status,
@@ -1083,11 +1083,33 @@ class Client(ClosingContext):
     async def _iter_tasks(
         self, request: ListTasksRequest, options: CallOptions
     ) -> AsyncIterator[Task]:
+        scope = self._core.begin("call", options, method=Client.iter_tasks)
+        operation = scope.operation
+        failure: BaseException | None = None
+        is_left = False
+        operation.begin()
+        try:
+            async for task in self._tasks_of_pages(request, scope, options.get("timeout")):
+                yield task
+        except GeneratorExit:
+            is_left = True
+            raise
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            operation.finish(failure, is_left=is_left)
+
+    async def _tasks_of_pages(
+        self, request: ListTasksRequest, scope: CallScope, timeout: float | None
+    ) -> AsyncIterator[Task]:
+        """Iterate over the tasks of all pages; the timeout applies to each page."""
         token, seen, empty = "", set[str](), 0
         while True:
             request = msgspec.structs.replace(request, page_token=token or None)
-            reply = await self._call(op.LIST_TASKS, request, options, method=Client.list_tasks)
-            page = reply.value
+            check_sendable("params", request)
+            deadline = self._core.deadline("call", timeout)
+            page = (await self._core.call(op.LIST_TASKS, request, scope.within(deadline))).value
             for task in page.tasks:
                 yield task
             token = page.next_page_token

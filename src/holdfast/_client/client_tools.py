@@ -8,6 +8,7 @@ and of tool calls is bounded.
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -377,9 +378,17 @@ class ToolLoop:
                 interrupted = ToolResult(id=call.id, name=call.name, error=_INTERRUPTED)
                 return transcript.results.get(call, interrupted)
             transcript.started.add(call)
-            result = await tools[call.name].run(call, raises=self._tools.raises)
+            result = await tools[call.name].run(
+                call,
+                raises=self._tools.raises,
+                on_failure=lambda error: self._log_failure(call.name, error),
+            )
             transcript.results[call] = result
             return result
+
+    def _log_failure(self, name: str, error: Exception) -> None:
+        operation = self._calls.scope.operation
+        operation.log(logging.WARNING, "tool %s failed", name, error=error, exc_info=True)
 
     # ── Errors ───────────────────────────────────────────────────────────────────────────────
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
+    from holdfast._pipeline.caller_operation import CallerOperation
     from holdfast._stream.resumable import ResumableStream
 
     Resend = Callable[[HeldCall, OutcomeUnknownError, SearchReport], Awaitable[ResumableStream]]
@@ -274,8 +275,8 @@ async def resume_all(
     try:
         while waiting or running or recording:
             while waiting and len(running) + len(recording) < concurrency:
-                resumption = _Resumption(waiting.popleft())
                 scope = core.begin("wait", options, method=PendingCall.resume)
+                resumption = _Resumption(waiting.popleft(), scope.operation)
                 events = resumed_stream(
                     resumption.record,
                     core,
@@ -297,9 +298,7 @@ async def resume_all(
                     except A2AError as error:
                         outcome = error
                 del running[task]
-                recorded = None if resumption.call is None else resumption.call.deliver()
-                if recorded is not None:
-                    recording.add(recorded)
+                resumption.deliver(outcome, recording)
                 yield ResumedCall(
                     message_id=resumption.record.message_id,
                     answer=None if isinstance(outcome, A2AError) else outcome,
@@ -322,22 +321,60 @@ class _Resumption:
         duration: Seconds that it took.
     """
 
-    def __init__(self, record: CallRecord) -> None:
+    def __init__(self, record: CallRecord, operation: CallerOperation) -> None:
         self.record = record
         self.call: HeldCall | None = None
         self.duration = 0.0
+        self._operation = operation  # which ends when its outcome is recorded
+        self._has_begun = False
+        self._failure: BaseException | None = None
 
     async def outcome(self, events: EventStream) -> Answer | A2AError:
         """Resume the call; its outcome is left for `HeldCall.deliver` to record."""
         clock = asyncio.get_running_loop().time
         began = clock()
+        self._operation.begin()
+        self._has_begun = True
         try:
             async with events:
                 return await events.result()
         except A2AError as error:
+            self._failure = error
             return error
+        except BaseException as failure:
+            self._failure = failure
+            raise
         finally:
             self.duration = clock() - began
+            self._operation.end()
+
+    def deliver(self, outcome: Answer | A2AError, recording: set[asyncio.Task[None]]) -> None:
+        """Record the outcome, which the caller gets now, and end the operation after that.
+
+        Args:
+            outcome: The outcome.
+            recording: The tasks that record outcomes; one is added if there is one to record.
+        """
+        self._failure = outcome if isinstance(outcome, A2AError) else None
+        recorded = None if self.call is None else self.call.deliver()
+        if recorded is None:
+            self.finish()
+            return
+        if self._failure is not None:
+            self._operation.complete(self._failure)
+        recording.add(recorded)
+        recorded.add_done_callback(lambda _: self.finish())
+
+    def finish(self, *, is_left: bool = False) -> None:
+        """End the operation, if it has begun.
+
+        Args:
+            is_left: Whether the caller did not wait for the outcome.
+        """
+        if self._has_begun:
+            self._has_begun = False
+            self._operation.finish(self._failure, is_left=is_left)
+            self._failure = None  # its traceback refers to this object
 
     def on_claim(self, call: HeldCall) -> None:
         """Note the claimed call, and leave its outcome to `HeldCall.deliver`."""
@@ -355,6 +392,8 @@ async def _abandon_all(
     await asyncio.gather(*running, *recording, return_exceptions=True)
     calls = [resumption.call for resumption in running.values() if resumption.call is not None]
     await asyncio.gather(*(call.release(drops_outcome=True) for call in calls))
+    for resumption in running.values():
+        resumption.finish(is_left=True)
 
 
 def resumed_stream(
@@ -416,7 +455,7 @@ async def resume(
     operation = streams.scope.operation
     claiming = journaling.claim(record, streams.deadline)
     call = streams.call = await operation.journaled("claim", claiming)
-    call.observed = operation.journaled
+    call.operation = operation
     if on_claim is not None:
         on_claim(call)
     try:

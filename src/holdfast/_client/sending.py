@@ -177,7 +177,7 @@ class SendOperation:
             message = msgspec.structs.replace(message, context_id=record.context_id)
         self.call, self._lost, self._times_lost, self._search = call, lost, 1, search
         self._scope.call_group.check_held = call.check_held
-        call.observed = self._scope.operation.journaled
+        call.operation = self._scope.operation
         self._is_resumed, self._is_own_context = True, record.is_own_context
         self._request = msgspec.structs.replace(request, message=message)
 
@@ -205,7 +205,7 @@ class SendOperation:
         begun = operation.journaled("begin", beginning)
         call = self.call = await wait_until(deadline.at, begun, self._too_late)
         self._scope.call_group.check_held = call.check_held
-        call.observed = operation.journaled
+        call.operation = operation
         try:
             return await call.while_held(work())
         except BaseException as error:

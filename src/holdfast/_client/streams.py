@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
+    from holdfast._pipeline.observations import WaitReason
     from holdfast._pipeline.transport import Stream
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.task_ownership import TaskOwner
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["StreamCalls"]
-
-logger = logging.getLogger("holdfast")
 
 
 class StreamCalls:
@@ -274,11 +273,13 @@ class StreamCalls:
         return self._resumable(machine, None)
 
     async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
+        self.scope.operation.task_id = task_id
         machine = self._machine(task_id=task_id, reply=self.client.replies.pending(task_id))
         if not await self._are_streams_offered():
             machine.on_poll_only()
         elif not forced and await self._is_of_v03():
-            logger.warning(
+            self.scope.operation.log(
+                logging.WARNING,
                 "task %s is polled: the agent speaks protocol 0.3, whose servers may store a "
                 "task's text once more for each subscriber (force_subscription=True subscribes)",
                 task_id,
@@ -395,6 +396,19 @@ class StreamCalls:
         operation.task_id = task_id
         self.client.observers.stream_interrupted(operation, error)
 
+    def on_failing(self, task_id: str | None, error: A2AError, *, seconds: float) -> None:
+        """Warn that requests continue to fail; the stream fails after `seconds` of that."""
+        operation = self.scope.operation
+        operation.task_id = task_id
+        operation.log(
+            logging.WARNING,
+            "the stream of task %s was cut, and requests fail; trying again for up to %.0f s: %s",
+            task_id,
+            seconds,
+            error,
+            error=error,
+        )
+
     def on_gap(self, task_id: str | None) -> None:
         """Notify observers that status messages may be missing after a cut."""
         operation = self.scope.operation
@@ -434,12 +448,12 @@ class StreamCalls:
         """Whether a subscription leaves a task unchanged; False until an agent has answered."""
         return bool(self.client.subscribing_is_safe)
 
-    async def pause(self, seconds: float, *, is_reconnecting: bool) -> None:
-        """Wait, until the client is closed at the latest."""
-        if not is_reconnecting:  # but polling
+    async def pause(self, seconds: float, *, reason: WaitReason | None) -> None:
+        """Wait, until the client is closed at the latest; report a wait that has a reason."""
+        if reason is None:
             await self.client.pause(seconds)
             return
-        with self.scope.operation.waiting("reconnect", seconds):
+        with self.scope.operation.waiting(reason, seconds):
             await self.client.pause(seconds)
 
     def check_open(self, task_id: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-import logging
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from holdfast._wire.client_tools import ToolCall
 
 __all__ = ["Tool", "ToolError"]
-
-logger = logging.getLogger("holdfast")
 
 _VARIADIC = frozenset({Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD})
 
@@ -73,13 +70,21 @@ class Tool:
             parameters=_parameters_schema(name, self._parameters),
         )
 
-    async def run(self, call: ToolCall, *, raises: bool = False) -> ToolResult:
+    async def run(
+        self,
+        call: ToolCall,
+        *,
+        raises: bool = False,
+        on_failure: Callable[[Exception], None] = lambda _: None,
+    ) -> ToolResult:
         """Call the function; if it is not async, it runs in a thread, to its end.
 
         Args:
             call: The agent's call.
             raises: Whether an exception of the function is raised instead of becoming an error
                 result. A `ToolError` always becomes an error result.
+            on_failure: Called with an exception that becomes an error result, other than a
+                `ToolError`, while it is handled.
         """
         try:
             content = _to_text(await reject_self_cancellation(self._invoke(call.arguments)))
@@ -88,7 +93,7 @@ class Tool:
         except Exception as error:
             if raises:
                 raise
-            logger.warning("tool %s failed", call.name, exc_info=True)
+            on_failure(error)
             reason = f"the tool failed: {type(error).__name__}"
             return ToolResult(id=call.id, name=call.name, error=reason)
         return ToolResult(id=call.id, name=call.name, content=content)

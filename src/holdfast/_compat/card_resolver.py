@@ -202,33 +202,34 @@ class A2ACardResolver(ClosingContext):
             location = self._below("relative_card_path", relative_card_path)
         seconds = self._timeout if timeout is None else check_seconds("timeout", timeout)
         now = asyncio.get_running_loop().time()
+        all_headers = {**self._headers, **check_caller_headers({} if headers is None else headers)}
         operation = CallerOperation(
             self._observers,
             "get_agent_card",
             self._env.new_id(),
             is_observed=self._observers.are_active(),
         )
-        call = Call(
-            operation=FETCH_CARD,
-            params=location,
-            request_id=f"{operation.id}.1",
-            deadline=Deadline(name="call", timeout=seconds, at=now + seconds),
-            headers={**self._headers, **check_caller_headers({} if headers is None else headers)},
-            endpoint=self._server,
-            auth=self._auth,
-            reach=self._reach,
-            progress=CallProgress(began=now, call_group=CallGroup(operation=operation)),
-        )
+        deadline = Deadline(name="call", timeout=seconds, at=now + seconds)
 
         def too_late() -> A2AError:
-            return callback_deadline_error("the card was not verified", call.deadline, None)
+            return callback_deadline_error("the card was not verified", deadline, None)
 
         with operation:
-            operation.add_request(FETCH_CARD.name, None)
+            call = Call(
+                operation=FETCH_CARD,
+                params=location,
+                request_id=operation.add_request(FETCH_CARD.name, None),
+                deadline=deadline,
+                headers=all_headers,
+                endpoint=self._server,
+                auth=self._auth,
+                reach=self._reach,
+                progress=CallProgress(began=now, call_group=CallGroup(operation=operation)),
+            )
             try:
                 fetched = (await self._cards.unary(call)).value
                 accepting = self._trust.accept(call, ReceivedCard(fetched.card, fetched.document))
-                return (await wait_until(call.deadline.at, accepting, too_late)).card
+                return (await wait_until(deadline.at, accepting, too_late)).card
             except A2AError as error:
                 error.executed = False  # fetching a card executes nothing
                 raise

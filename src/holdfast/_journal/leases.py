@@ -38,6 +38,7 @@ from holdfast.types import Task
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from holdfast._pipeline.caller_operation import CallerOperation
     from holdfast._pipeline.observations import JournalStep
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, TaskState
@@ -127,7 +128,8 @@ class HeldCall:
     Attributes:
         record: The record of the call.
         leased_at: When the latest lease was requested: the lease began then or later.
-        observed: Reports a step, and awaits its update; None where nothing is reported.
+        operation: The operation of the caller, which reports and logs what the journal records;
+            None where no operation has the call.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class HeldCall:
     ) -> None:
         self.record = record
         self.leased_at = leased_at
-        self.observed: Callable[[JournalStep, Awaitable[bool]], Awaitable[bool]] | None = None
+        self.operation: CallerOperation | None = None
         self._leases = leases
         self._deadline = deadline
         self._was_sent = was_sent
@@ -377,16 +379,18 @@ class HeldCall:
             journal.update, record.message_id, record.generation, update
         )
         writing = journal_timeout(updating, self._update_timeout())
-        return await (writing if self.observed is None else self.observed(_step(update), writing))
+        if self.operation is None:
+            return await writing
+        return await self.operation.journaled(_step(update), writing)
 
     async def _update(self, update: RecordUpdate) -> None:
         try:
             is_ours = await self._write(update)
         except JournalError as error:
             self._has_failed = True
-            logger.warning("message %s: %s", self.record.message_id, error)
+            _log(logging.WARNING, self.operation, self.record, str(error), error)
             if update.outcome is not None:
-                self._leases.record_later(self.record, update)
+                self._leases.record_later(self.record, update, self.operation)
         else:
             self._has_failed = False
             if not is_ours:
@@ -423,7 +427,7 @@ class Leases:
         self._failed_at = 0.0
         self._renewal = asyncio.Lock()  # of `renew_for`
         self._settling: set[asyncio.Task[None]] = set()
-        self._unrecorded: deque[tuple[CallRecord, RecordUpdate]] = deque()
+        self._unrecorded: deque[tuple[CallRecord, RecordUpdate, CallerOperation | None]] = deque()
         self._recording: asyncio.Task[None] | None = None
 
     @property
@@ -509,11 +513,19 @@ class Leases:
             if self._settling:
                 await asyncio.wait(self._settling, timeout=max(0.0, end - clock()))
 
-    def record_later(self, record: CallRecord, update: RecordUpdate) -> None:
-        """Record the outcome of a call again, after the journal has failed to record it."""
+    def record_later(
+        self, record: CallRecord, update: RecordUpdate, operation: CallerOperation | None
+    ) -> None:
+        """Record the outcome of a call again, after the journal has failed to record it.
+
+        Args:
+            record: The record of the call.
+            update: The outcome.
+            operation: The operation of the call, for the log.
+        """
         if len(self._unrecorded) >= _MAX_UNRECORDED:
             return
-        self._unrecorded.append((record, update))
+        self._unrecorded.append((record, update, operation))
         if self._recording is None:
             self._recording = asyncio.get_running_loop().create_task(
                 self._record_again(), name="holdfast: records outcomes again"
@@ -531,7 +543,7 @@ class Leases:
     async def _record_unrecorded(self) -> None:
         """Record outcomes until one of them fails, which comes last the next time."""
         while self._unrecorded:
-            record, update = self._unrecorded[0]
+            record, update, operation = self._unrecorded[0]
             updating = wrap_journal_errors(
                 self.journal.update, record.message_id, record.generation, update
             )
@@ -541,7 +553,7 @@ class Leases:
                 self._unrecorded.rotate(-1)
                 return
             self._unrecorded.popleft()
-            logger.info("message %s: the outcome has been recorded", record.message_id)
+            _log(logging.INFO, operation, record, "the outcome has been recorded")
 
     async def _end_recording(self) -> None:
         """Record outcomes for the last time; calls whose outcome is not recorded stay pending."""
@@ -599,7 +611,8 @@ class Leases:
             seconds = max(_MIN_UPDATE_TIMEOUT_S, lease / _RENEWALS_PER_LEASE)
             renewed = await journal_timeout(renewal, seconds)
         except JournalError as error:
-            logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
+            text = "the leases of %d calls were not renewed: %s"
+            logger.warning(text, len(held), error, extra={"error_type": type(error).__name__})
             self._failure, self._failed_at = error, asyncio.get_running_loop().time()
             return error
         self._failure = None
@@ -617,6 +630,21 @@ class Leases:
                 if self._calls:
                     await self.renew()
             self._renewing = None
+
+
+def _log(
+    level: int,
+    operation: CallerOperation | None,
+    record: CallRecord,
+    text: str,
+    error: BaseException | None = None,
+) -> None:
+    """Log what becomes of the record of a call, as a record about its operation."""
+    template, arguments = "message %s: %s", (record.message_id, text)
+    if operation is None:
+        logger.log(level, template, *arguments, extra={"message_id": record.message_id})
+    else:
+        operation.log(level, template, *arguments, error=error)
 
 
 def _step(update: RecordUpdate) -> JournalStep:

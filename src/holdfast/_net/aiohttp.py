@@ -35,6 +35,7 @@ from holdfast._net.tls_config import TlsConfig
 from holdfast._wire.http import HttpReply, HttpRequest, HttpStream
 from holdfast._wire.inflating import Inflater
 from holdfast._wire.limits import EIGHT_HEADERS, headers_fit
+from holdfast._wire.origins import SECURITY_LOGGER
 from holdfast.errors import A2AError, InvalidAgentResponseError, LimitExceededError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AiohttpEngine", "OwnedEngine"]
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(SECURITY_LOGGER)
 
 _WRITE_BYTES = 32 * 1024
 """Bytes of one write: below the size for which aiohttp waits for the socket within the write."""

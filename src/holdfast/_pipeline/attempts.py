@@ -96,16 +96,16 @@ class _StartedAttempt:
                 agent="" if endpoint is None else endpoint.agent,
                 started=self._started - progress.began,
                 duration=duration,
-                error=_in_one_line(error),
+                error=None if error is None else _in_one_line(error),
                 executed=executed,
             )
         )
 
 
-def _in_one_line(error: BaseException | None) -> str | None:
-    """Return the reason of a failure; None if there is none."""
+def _in_one_line(error: BaseException) -> str:
+    """Return the reason of a failure."""
     if isinstance(error, A2AError):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, asyncio.CancelledError):
         return "cancelled while in flight"
-    return None if error is None else type(error).__name__
+    return type(error).__name__

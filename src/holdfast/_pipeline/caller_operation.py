@@ -49,6 +49,10 @@ _MAX_REQUESTS_KEPT = 50
 """Requests of messages whose attempts the error of an operation has, at most."""
 
 
+_NO_REQUESTS: dict[str, ObservedRequest] = {}
+"""The open requests of an operation that nothing observes: none is added."""
+
+
 class CallerOperation:
     """One operation of a caller: its ids, its facts, and the reports of its start and end.
 
@@ -107,6 +111,9 @@ class CallerOperation:
     has_gap: bool = False
     events: int = 0
     time_to_first_event: float | None = None
+    open_requests: dict[str, ObservedRequest] = _NO_REQUESTS
+    _kept: list[CallProgress] | None = None  # those of requests that send the message
+    _unread: object = None  # the last reply or event, whose ids are noted when they are needed
     _began: float = 0.0
     _ended: float | None = None
     _named_requests: int = 0
@@ -133,9 +140,9 @@ class CallerOperation:
         self.id = operation_id
         self.parent_id = parent_id
         self.is_observed = is_observed
-        self.open_requests: dict[str, ObservedRequest] = {}
+        if is_observed:
+            self.open_requests = {}
         self._loop = loop
-        self._kept: list[CallProgress] = []
 
     # ── Start and end ────────────────────────────────────────────────────────────────────────
 
@@ -143,9 +150,9 @@ class CallerOperation:
         """Report that the operation begins now, unless it has begun already."""
         self._depth += 1
         if self._depth == 1 and not self._is_finished:
-            self._loop = self._loop or asyncio.get_running_loop()
-            self._began = self.now()
-            if not self.starts_with_request:
+            loop = self._loop = self._loop or asyncio.get_running_loop()
+            self._began = loop.time()
+            if self.is_observed and not self.starts_with_request:
                 self._report_start()
 
     def _report_start(self) -> None:
@@ -181,17 +188,13 @@ class CallerOperation:
         if self._is_left:
             error, is_left = None, True
         if isinstance(error, A2AError):
-            error.operation_id = self.id
-            if error.traceparent is None and self._kept:
-                error.traceparent = self._kept[-1].traceparent  # of the message that it is about
-            attempts = self._joined_attempts(error)
-            if len(attempts) > len(error.attempts):
-                error.attempts = attempts
+            self.complete(error)
         self._failed = None
-        self._kept.clear()  # they refer to the call, whose lease ends when nothing refers to it
+        self._kept = None  # they refer to the call, whose lease ends when nothing refers to it
         if not self._is_started and (self._is_left or self.parent_id is not None):
             return  # nothing was done, or nothing observes it
-        self._report_start()
+        if self.is_observed:
+            self._report_start()
         if self.is_observed or isinstance(error, OutcomeUnknownError):
             duration = (self.now() if self._ended is None else self._ended) - self._began
             outcome = _outcome(error, is_left=is_left)
@@ -199,6 +202,15 @@ class CallerOperation:
             self.observers.operation_finished(
                 self, outcome=outcome, duration=duration, error=error, executed=executed
             )
+
+    def complete(self, error: A2AError) -> None:
+        """Give the error that the caller gets the id and the attempts of the operation."""
+        error.operation_id = self.id
+        if error.traceparent is None and self._kept:
+            error.traceparent = self._kept[-1].traceparent  # of the message that it is about
+        attempts = self._joined_attempts(error)
+        if len(attempts) > len(error.attempts):
+            error.attempts = attempts
 
     def drop(self) -> None:
         """Report the end of an operation whose stream was garbage-collected before its end.
@@ -226,6 +238,10 @@ class CallerOperation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._depth == 1 and error is None and not self.is_observed:
+            self._depth, self._is_finished = 0, True  # as `finish` does, at less cost
+            self._failed = self._kept = None
+            return
         self.finish(error)
 
     def follow_up(self, name: str) -> CallerOperation:
@@ -237,6 +253,8 @@ class CallerOperation:
             parent_id=self.id,
             is_observed=self.is_observed,
         )
+        self.note_unread()
+        operation.task_id, operation.context_id = self.task_id, self.context_id
         operation.starts_with_request = True
         return operation
 
@@ -250,7 +268,8 @@ class CallerOperation:
             params: Its parameters.
             request_id: The id that it has already; None for the next one of the operation.
         """
-        self._report_start()
+        if self.is_observed:
+            self._report_start()
         self._named_requests += 1
         request_id = request_id or f"{self.id}.{self._named_requests}"
         if method in _OF_TASKS or self.latest_request[0] is None:
@@ -263,12 +282,15 @@ class CallerOperation:
         is_message = method in SEND_NAMES and self.method not in SEND_NAMES
         if self.method in {None, GET_AGENT_CARD.name} or is_message:
             self.method, self.request_id = method, request_id
+            if method in _OF_TASKS and not is_message:
+                self.task_id = self.task_id or getattr(params, "id", None)
         return request_id
 
     def add_attempt(self, call: AnyCall) -> str | None:
         """Note an attempt, and return its id; None if it is not reported."""
         self.attempts += 1
-        self._is_tried = self._is_tried or call.operation.name != GET_AGENT_CARD.name
+        if not self._is_tried:
+            self._is_tried = call.operation.name != GET_AGENT_CARD.name
         if not self.is_observed:
             return None
         if (request := self.open_requests.get(call.request_id)) is not None:
@@ -294,6 +316,17 @@ class CallerOperation:
         elif isinstance(value, Message):
             self.context_id = value.context_id or self.context_id
 
+    def note_later(self, value: object) -> None:
+        """Keep a reply or an event until an observation or a log record needs its ids."""
+        if value is not None:
+            self._unread = value
+
+    def note_unread(self) -> None:
+        """Note the ids of what `note_later` has kept."""
+        if self._unread is not None:
+            value, self._unread = self._unread, None
+            self.note(value)
+
     def note_answered(self) -> None:
         """Note that the agent has replied, although the caller may not get the reply."""
         self._is_answered = True
@@ -310,6 +343,8 @@ class CallerOperation:
         if self.is_observed:
             self.note(event)
             self.observers.event_received(self, type(event).__name__)
+        else:
+            self._unread = event
 
     def keep_attempts(self, call: AnyCall, error: BaseException | None) -> None:
         """Keep the attempts to send the message, for the error of the operation.
@@ -319,6 +354,8 @@ class CallerOperation:
             error: Its error, which may become that of the operation; None where there is none.
         """
         if call.operation.name in SEND_NAMES:
+            if self._kept is None:
+                self._kept = []
             if len(self._kept) < _MAX_REQUESTS_KEPT:
                 self._kept.append(call.progress)
         elif error is not None:
@@ -337,6 +374,17 @@ class CallerOperation:
     ) -> AbstractContextManager[None]:
         """Report a wait between requests, which lasts as long as the block."""
         return self.observers.waiting(self, reason, seconds)
+
+    def log(
+        self,
+        level: int,
+        text: str,
+        *arguments: object,
+        error: BaseException | None = None,
+        exc_info: bool = False,
+    ) -> None:
+        """Log a text about the operation, with its ids; see `Observers.log`."""
+        self.observers.log(self, level, text, *arguments, error=error, exc_info=exc_info)
 
     async def journaled(self, step: JournalStep, work: Awaitable[T]) -> T:
         """Report a step that a journal records, when it is recorded or has failed."""
@@ -361,7 +409,7 @@ class CallerOperation:
 
     def _joined_attempts(self, error: A2AError) -> tuple[Attempt, ...]:
         """Return the attempts to send the message, and those of the request with the error."""
-        kept = self._kept
+        kept = self._kept or []
         if self._failed is not None and self._failed[0] == error.request_id:
             kept = [*kept, self._failed[1]]
         joined = [

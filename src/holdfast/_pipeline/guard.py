@@ -126,7 +126,9 @@ class GuardLayer(BaseLayer):
                 agent=call.agent,
             )
         call.progress.awaits = _TURN
-        with self._observers.waiting(call, "retry_after", ahead):
+        # Its turn may be due, and other calls wait for theirs.
+        seconds = None if ahead <= 0 < waits else max(0.0, ahead)
+        with self._observers.waiting(call, "retry_after", seconds):
             await gate.enter(first=bool(call.progress.attempts))
         call.progress.awaits = None
 

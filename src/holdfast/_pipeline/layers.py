@@ -46,6 +46,7 @@ from holdfast.types import Message, SendMessageResponse, StreamResponse, Task
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
 
+    from holdfast._pipeline.caller_operation import CallerOperation
     from holdfast._pipeline.listeners import Interceptor, ListenerSet, Observers
     from holdfast._wire.network_scope import NetworkReach
 
@@ -95,7 +96,13 @@ class ObservedLayer(ExtensibleLayer):
         super().__init__(inner)
         self._observers = observers
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+        operation = call.progress.operation
+        if operation is not None and not operation.is_observed:
+            return self._unobserved(call, operation)
+        return self._observed(call)
+
+    async def _observed(self, call: Call[P, R]) -> Reply[R]:
         request = ObservedRequest(call, self._observers)
         try:
             reply = await self._inner.unary(call)
@@ -103,6 +110,21 @@ class ObservedLayer(ExtensibleLayer):
             request.finish(failure)
             raise
         request.finish(None, reply.value)
+        return reply
+
+    async def _unobserved(self, call: Call[P, R], operation: CallerOperation) -> Reply[R]:
+        """Make a request that nothing observes: only its operation learns of it."""
+        operation.requests += 1
+        try:
+            reply = await self._inner.unary(call)
+        except BaseException as failure:
+            if isinstance(failure, A2AError):
+                complete(failure, call)
+            operation.keep_attempts(call, failure)
+            raise
+        if call.operation.safety == "conditional":
+            operation.keep_attempts(call, None)
+        operation.note_later(reply.value)
         return reply
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast._pipeline import observations as event
 from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.installed_telemetry import installed_telemetry
-from holdfast._pipeline.observation_log import log_observation
+from holdfast._pipeline.observation_log import log_observation, log_record, subject_fields
+from holdfast._policy.attempts import attempts_within
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
@@ -133,13 +134,15 @@ class Observers:
         self.telemetry = installed_telemetry() if telemetry is None else telemetry
         self._budget = budget
         sources = () if self.telemetry is None else (self.telemetry.observe,)
-        self._observers = (log_observation, *observers, *sources)
-        self._has_callers_observers = len(self._observers) > 1
+        own = tuple(observers)
+        self._observers = (log_observation, *own, *sources)
+        self._takes_events = bool(own)  # neither the log nor a telemetry does
+        self._takes_steps = len(self._observers) > 1
         self._has_warned = False
 
     def are_active(self) -> bool:
         """Return whether observations of successful steps are used."""
-        return self._has_callers_observers or logger.isEnabledFor(logging.DEBUG)
+        return self._takes_steps or logger.isEnabledFor(logging.DEBUG)
 
     # ── Operations ───────────────────────────────────────────────────────────────────────────
 
@@ -177,7 +180,7 @@ class Observers:
 
     def event_received(self, operation: CallerOperation, kind: str) -> None:
         """Report that a stream delivers an event."""
-        if self._has_callers_observers:
+        if self._takes_events:
             subject = self._of_latest_request(operation)
             self._notify(event.EventReceived(**subject, kind=kind, state=operation.state))
 
@@ -223,6 +226,29 @@ class Observers:
             event.Reconciled(**subject, searched=searched, duration=seconds, error=failure)
         )
 
+    def log(
+        self,
+        operation: CallerOperation,
+        level: int,
+        text: str,
+        *arguments: object,
+        error: BaseException | None = None,
+        exc_info: bool = False,
+    ) -> None:
+        """Log a text about an operation; observers do not get it.
+
+        Args:
+            operation: The operation.
+            level: Level of the record.
+            text: The text, with placeholders for ``arguments``.
+            arguments: Values of the placeholders.
+            error: The error that the record is about, if any.
+            exc_info: Whether the record has the traceback of the exception that is handled now.
+        """
+        if logger.isEnabledFor(level):
+            subject = event.Observation(**self._of_latest_request(operation))
+            log_record(subject, level, text, *arguments, error=error, exc_info=exc_info)
+
     # ── Requests and attempts ────────────────────────────────────────────────────────────────
 
     def request_started(self, call: AnyCall) -> None:
@@ -264,7 +290,7 @@ class Observers:
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """Report that the next attempt begins in `wait` seconds."""
-        self._operation_of(call).retries += 1
+        self.operation_of(call).retries += 1
         self._notify(
             event.RetryScheduled(
                 **self._of_call(call),
@@ -305,10 +331,10 @@ class Observers:
         Args:
             waiter: The call that waits, or the operation that waits between its requests.
             reason: The reason.
-            seconds: How long, as far as it is known.
+            seconds: How long, as far as it is known; a wait of 0 seconds is not reported.
         """
-        operation = waiter if isinstance(waiter, CallerOperation) else self._operation_of(waiter)
-        if not operation.is_observed:
+        operation = waiter if isinstance(waiter, CallerOperation) else self.operation_of(waiter)
+        if not operation.is_observed or seconds == 0:
             yield
             return
         if isinstance(waiter, CallerOperation):
@@ -350,26 +376,32 @@ class Observers:
         )
 
     def _of_request(self, call: AnyCall) -> dict[str, Any]:
-        operation = self._operation_of(call)
+        operation = self.operation_of(call)
         return self._subject(
             operation, operation.id, call.request_id, call.operation.name, call=call
         )
 
     def _of_call(self, call: AnyCall) -> dict[str, Any]:
         return self._subject(
-            self._operation_of(call),
+            self.operation_of(call),
             call.request_id,
             call.request_id,
             call.operation.name,
             call=call,
         )
 
-    def _operation_of(self, call: AnyCall) -> CallerOperation:
-        """Return the operation of a call; a new one for a call that a custom layer makes."""
+    def operation_of(self, call: AnyCall, *, is_observed: bool = False) -> CallerOperation:
+        """Return the operation of a call; a new one for a call outside of an operation.
+
+        Args:
+            call: The call.
+            is_observed: Whether the start and the end of a new operation are reported. Those of a
+                call that a custom layer makes are not.
+        """
         progress = call.progress
         if progress.operation is None:
             progress.operation = CallerOperation(
-                self, call.operation.name, call.request_id, is_observed=False
+                self, call.operation.name, call.request_id, is_observed=is_observed
             )
         return progress.operation
 
@@ -392,6 +424,7 @@ class Observers:
         *,
         call: AnyCall | None = None,
     ) -> dict[str, Any]:
+        operation.note_unread()
         endpoint = operation.endpoint
         if call is not None:
             called = call.endpoint or call.progress.endpoint
@@ -416,7 +449,7 @@ class Observers:
                 observer(observation)
             except Exception as error:
                 text = f"an observer failed on {type(observation).__name__}"
-                logger.exception(text)
+                logger.exception(text, extra=subject_fields(observation))
                 self._warn(f"{text}: {type(error).__name__}: {error}")
 
     def _warn(self, text: str) -> None:
@@ -434,4 +467,5 @@ def attempts_of(call: AnyCall) -> Sequence[Attempt]:
     progress = call.progress
     if progress.attempts or progress.card is None:
         return progress.attempts
-    return progress.card.attempts
+    card = progress.card
+    return attempts_within(card.attempts, after=card.began - progress.began)

@@ -19,7 +19,7 @@ from holdfast.errors import A2AError, OutcomeUnknownError
 if TYPE_CHECKING:
     from holdfast._pipeline.observations import Observation
 
-__all__ = ["log_observation"]
+__all__ = ["log_observation", "log_record", "subject_fields"]
 
 logger = logging.getLogger("holdfast")
 logger.addHandler(logging.NullHandler())  # no output unless the program configures logging
@@ -67,13 +67,13 @@ def log_observation(observation: Observation) -> None:
 def _log_observation(observation: Observation) -> None:
     match observation:
         case event.OperationStarted() | event.RequestStarted():
-            _log(logging.DEBUG, observation, "started")
+            log_record(observation, logging.DEBUG, "started")
         case event.OperationFinished():
             _log_operation(observation)
         case event.RequestFinished(attempts=attempts, duration=duration, error=error):
-            _log(
-                logging.DEBUG,
+            log_record(
                 observation,
+                logging.DEBUG,
                 "%s after %.3f s (attempts: %d)",
                 _end(error),
                 duration,
@@ -83,11 +83,11 @@ def _log_observation(observation: Observation) -> None:
                 error=error,
             )
         case event.AttemptStarted(number=number):
-            _log(logging.DEBUG, observation, "attempt %d started", number, attempt=number)
+            log_record(observation, logging.DEBUG, "attempt %d started", number, attempt=number)
         case event.AttemptFinished(number=number, duration=duration, error=error):
-            _log(
-                logging.DEBUG,
+            log_record(
                 observation,
+                logging.DEBUG,
                 "attempt %d %s after %.3f s%s",
                 number,
                 _end(error),
@@ -112,9 +112,9 @@ def _log_observation(observation: Observation) -> None:
 def _log_operation(finished: event.OperationFinished) -> None:
     # A caller that treats all errors alike may not see that the message may have been executed.
     is_unknown = isinstance(finished.error, OutcomeUnknownError)
-    _log(
-        logging.WARNING if is_unknown else logging.DEBUG,
+    log_record(
         finished,
+        logging.WARNING if is_unknown else logging.DEBUG,
         "%s after %.3f s (attempts: %d)%s",
         "left by its caller" if finished.outcome == "left" else _end(finished.error),
         finished.duration,
@@ -135,9 +135,9 @@ def _log_detail(observation: Observation) -> None:
     """Log a retry, a hedge, a wait or a step that the journal has recorded."""
     match observation:
         case event.RetryScheduled(number=number, wait=wait, reason=reason, error=error):
-            _log(
-                logging.INFO,
+            log_record(
                 observation,
+                logging.INFO,
                 "attempt %d failed with %s: %s; attempt %d follows in %.3f s (%s)",
                 number - 1,
                 type(error).__name__,
@@ -151,20 +151,20 @@ def _log_detail(observation: Observation) -> None:
                 error=error,
             )
         case event.RetryStopped(reason=stopped, error=error):
-            _log(logging.DEBUG, observation, "no further attempt: %s", stopped, error=error)
+            log_record(observation, logging.DEBUG, "no further attempt: %s", stopped, error=error)
         case event.HedgeStarted(delay=delay):
-            _log(
-                logging.DEBUG,
+            log_record(
                 observation,
+                logging.DEBUG,
                 "no reply for %.3f s: a second attempt is made",
                 delay,
                 wait_s=delay,
             )
         case event.WaitStarted(reason=reason, seconds=seconds):
             limit = "" if seconds is None else f" for {seconds:.3f} s"
-            _log(
-                logging.DEBUG,
+            log_record(
                 observation,
+                logging.DEBUG,
                 "waiting%s (%s)",
                 limit,
                 _REASONS[reason],
@@ -172,9 +172,9 @@ def _log_detail(observation: Observation) -> None:
                 wait_reason=reason,
             )
         case event.WaitFinished(reason=reason, duration=duration):
-            _log(
-                logging.DEBUG,
+            log_record(
                 observation,
+                logging.DEBUG,
                 "waited %.3f s (%s)",
                 duration,
                 _REASONS[reason],
@@ -183,9 +183,9 @@ def _log_detail(observation: Observation) -> None:
             )
         case event.JournalWritten(step=step, duration=duration, error=error):
             # A failure is a warning of the journal's own.
-            _log(
-                logging.DEBUG,
+            log_record(
                 observation,
+                logging.DEBUG,
                 "journal: %s %s in %.3f s",
                 step,
                 "recorded" if error is None else f"failed with {type(error).__name__}",
@@ -204,18 +204,18 @@ def _log_stream(
     match observation:
         case event.StreamInterrupted(error=error):
             cause = "" if error is None else f" with {type(error).__name__}: {error}"
-            _log(
-                logging.INFO,
+            log_record(
                 observation,
+                logging.INFO,
                 "the stream of task %s was interrupted%s",
                 observation.task_id,
                 cause,
                 error=error,
             )
         case event.Reconnected(number=number, error=error):
-            _log(
-                logging.INFO,
+            log_record(
                 observation,
+                logging.INFO,
                 "reconnected to task %s (reconnect %d)",
                 observation.task_id,
                 number,
@@ -223,9 +223,9 @@ def _log_stream(
                 error=error,
             )
         case event.GapDetected():
-            _log(
-                logging.WARNING,
+            log_record(
                 observation,
+                logging.WARNING,
                 "status messages of task %s may be missing after a cut, the answer is not",
                 observation.task_id,
             )
@@ -236,9 +236,9 @@ def _log_search(observation: event.ReconcileStarted | event.Reconciled) -> None:
     if isinstance(observation, event.Reconciled):
         task_id, duration = observation.task_id, observation.duration
         found = "was not found" if task_id is None else f"was found as task {task_id}"
-        _log(
-            logging.INFO,
+        log_record(
             observation,
+            logging.INFO,
             "message %s %s after %.3f s",
             message_id,
             found,
@@ -253,15 +253,17 @@ def _log_search(observation: event.ReconcileStarted | event.Reconciled) -> None:
         text = "the outcome of message %s is unknown"
     text += ": searching for its task for up to %g s" if seconds else "; no time is left to search"
     arguments = (message_id, seconds) if seconds else (message_id,)
-    _log(logging.INFO, observation, text, *arguments, timeout_s=seconds, error=observation.error)
+    log_record(
+        observation, logging.INFO, text, *arguments, timeout_s=seconds, error=observation.error
+    )
 
 
 def _log_card(checked: event.CardChecked) -> None:
     verification = checked.verification
     is_doubtful = verification.outcome in {"invalid", "unverifiable"}
-    _log(
-        logging.WARNING if is_doubtful else logging.DEBUG,
+    log_record(
         checked,
+        logging.WARNING if is_doubtful else logging.DEBUG,
         "the card is %s: %s",
         _SIGNATURES[verification.outcome],
         verification.reason or f"key {verification.key_id!r}",
@@ -278,9 +280,9 @@ def _log_circuit(changed: event.CircuitChanged) -> None:
         arguments = (changed.retry_after, changed.failures)
     elif changed.state == "half_open":
         text = "circuit half-open: one call probes the agent"
-    _log(
-        level,
+    log_record(
         changed,
+        level,
         text,
         *arguments,
         circuit=changed.state,
@@ -289,15 +291,26 @@ def _log_circuit(changed: event.CircuitChanged) -> None:
     )
 
 
-def _log(
-    level: int,
+def log_record(
     observation: Observation,
+    level: int,
     text: str,
     *arguments: object,
     error: BaseException | None = None,
+    exc_info: bool = False,
     **fields: object,
 ) -> None:
-    """Log a text about the subject of an observation, with fields; None is left out."""
+    """Log a text about the subject of an observation, with its fields.
+
+    Args:
+        observation: The observation, or only its ids.
+        level: Level of the record.
+        text: The text, with placeholders for ``arguments``.
+        arguments: Values of the placeholders.
+        error: The error that the record is about; its facts are fields.
+        exc_info: Whether the record has the traceback of the exception that is handled now.
+        fields: Other fields; those that are None are left out.
+    """
     if not logger.isEnabledFor(level):
         return
     is_of_operation = isinstance(observation, event.OperationStarted | event.OperationFinished)
@@ -314,32 +327,31 @@ def _log(
         subject,
         f" to {target}" if target else "",
         *arguments,
-        extra={
-            name: value
-            for name, value in {
-                **_error_fields(error),
-                **fields,
-                **_subject_fields(observation),
-            }.items()
-            if value is not None
-        },
+        exc_info=exc_info,
+        extra=_known({**_error_fields(error), **fields, **subject_fields(observation)}),
     )
 
 
-def _subject_fields(observation: Observation) -> dict[str, Any]:
-    """Return the fields that all records have."""
-    return {
-        "operation_id": observation.operation_id,
-        "parent_id": observation.parent_id,
-        "request_id": observation.request_id,
-        "operation": observation.operation,
-        "method": observation.method,
-        "agent": observation.agent or None,
-        "endpoint": observation.endpoint,
-        "message_id": observation.message_id,
-        "task_id": observation.task_id,
-        "context_id": observation.context_id,
-    }
+def subject_fields(observation: Observation) -> dict[str, Any]:
+    """Return the fields of all records about an operation, as far as they are known."""
+    return _known(
+        {
+            "operation_id": observation.operation_id,
+            "parent_id": observation.parent_id,
+            "request_id": observation.request_id,
+            "operation": observation.operation,
+            "method": observation.method,
+            "agent": observation.agent or None,
+            "endpoint": observation.endpoint,
+            "message_id": observation.message_id,
+            "task_id": observation.task_id,
+            "context_id": observation.context_id,
+        }
+    )
+
+
+def _known(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _error_fields(error: BaseException | None) -> dict[str, Any]:

@@ -363,6 +363,8 @@ class Reconciled(Observation, frozen=True, kw_only=True):
 class JournalWritten(Observation, frozen=True, kw_only=True):
     """The journal has recorded a step of a call, or has failed to.
 
+    It may follow the end of an operation that was cancelled, or that its caller left.
+
     Attributes:
         step: The step (`JournalStep`).
         duration: Seconds that it took.

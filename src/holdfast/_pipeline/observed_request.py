@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast._pipeline.call_errors import complete
-from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.transport import CallProgress
 from holdfast.errors import A2AError
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast._model.operations import Operation
+    from holdfast._pipeline.caller_operation import CallerOperation
     from holdfast._pipeline.listeners import Observers
     from holdfast._pipeline.transport import AnyCall, Call, Reply
 
@@ -47,12 +47,8 @@ class ObservedRequest:
         self._own: CallerOperation | None = None
         self._operation = progress.operation
         if self._operation is None:
-            self._own = self._operation = progress.operation = CallerOperation(
-                observers,
-                call.operation.name,
-                call.request_id,
-                is_observed=observers.are_active(),
-            )
+            is_observed = observers.are_active()
+            self._own = self._operation = observers.operation_of(call, is_observed=is_observed)
             self._own.begin()
             self._own.add_request(call.operation.name, None, request_id=call.request_id)
         self._operation.requests += 1
@@ -86,6 +82,8 @@ class ObservedRequest:
             self._observers.request_finished(
                 call, error, attempts=self.attempts, duration=duration
             )
+        else:
+            operation.note_later(value)
         if self._own is not None:
             self._own.finish(error)
 
@@ -110,19 +108,14 @@ async def make_beside(
     if progress is None:
         began = asyncio.get_running_loop().time()
         progress = CallProgress(began=began, call_group=call.progress.call_group)
-    request_id, caller_operation = call.request_id, progress.operation
-    if caller_operation is not None:
-        request_id = caller_operation.add_request(operation.name, params)
     beside: Any = msgspec.structs.replace(
-        call,
-        operation=operation,
-        params=params,
-        request_id=request_id,
-        is_retried=False,
-        progress=progress,
+        call, operation=operation, params=params, is_retried=False, progress=progress
     )
-    if caller_operation is None:
+    caller_operation = progress.operation = progress.operation or call.progress.operation
+    if caller_operation is None:  # a custom layer makes the call: no request of it is reported
         return await make(beside)
+    request_id = caller_operation.add_request(operation.name, params)
+    beside = msgspec.structs.replace(beside, request_id=request_id)
     request = ObservedRequest(beside, caller_operation.observers)
     try:
         reply = await make(beside)

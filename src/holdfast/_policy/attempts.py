@@ -56,6 +56,31 @@ def joined_attempts(
     return (*earlier[:-1], replace(last, wait=wait), *moved)
 
 
+def attempts_within(attempts: Sequence[Attempt], *, after: float) -> tuple[Attempt, ...]:
+    """Return the attempts of work that a call waited for, timed from the start of the call.
+
+    The call may have joined work that others began: attempts that ended before are left out, and
+    one in flight began with the call.
+
+    Args:
+        attempts: The attempts of the work.
+        after: Seconds from the start of the call to the start of the work; less than 0 if the work
+            had begun before.
+    """
+    within: list[Attempt] = []
+    for attempt in attempts:
+        started = attempt.started + after
+        ended = started + attempt.duration
+        if started < 0 and ended <= 0 and attempt is not attempts[-1]:
+            continue
+        started, ended = max(0.0, started), max(0.0, ended)
+        moved = msgspec.structs.replace(
+            attempt, number=len(within) + 1, started=started, duration=ended - started
+        )
+        within.append(moved)
+    return tuple(within)
+
+
 def more_informative(error: A2AError, earlier: A2AError | None) -> A2AError:
     """Return which of two consecutive errors to report.
 

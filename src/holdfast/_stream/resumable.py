@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -36,13 +35,12 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._aio.watchdog import TimeLimit, Watchdog
+    from holdfast._pipeline.observations import WaitReason
     from holdfast._pipeline.transport import Stream
     from holdfast._stream.machine import StreamMachine
     from holdfast.types import Event, StreamResponse, Task
 
 __all__ = ["ResumableStream", "TaskSource"]
-
-logger = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
@@ -89,8 +87,8 @@ class TaskSource(Protocol):
         """Whether a subscription leaves a task unchanged, at the agent that answered last."""
         ...
 
-    async def pause(self, seconds: float, *, is_reconnecting: bool) -> None:
-        """Wait, until the client is closed at the latest."""
+    async def pause(self, seconds: float, *, reason: WaitReason | None) -> None:
+        """Wait, until the client is closed at the latest; report a wait that has a reason."""
         ...
 
     def check_open(self, task_id: str) -> None:
@@ -99,6 +97,10 @@ class TaskSource(Protocol):
 
     def on_interrupted(self, task_id: str | None, error: A2AError | None) -> None:
         """Notify observers that the stream was cut, or cannot be resumed yet."""
+        ...
+
+    def on_failing(self, task_id: str | None, error: A2AError, *, seconds: float) -> None:
+        """Warn that requests continue to fail; the stream fails after `seconds` of that."""
         ...
 
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
@@ -172,6 +174,7 @@ class ResumableStream:
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._silent_since: float | None = None  # while the task is polled
+        self._wait_reason: WaitReason = "reconnect"
         self._failing_since: float | None = None  # while every request fails
         self._has_warned = False  # of requests that fail
         self._stale_since: float | None = None  # while the task does not show the reply
@@ -449,13 +452,7 @@ class ResumableStream:
         elif not self._has_warned:
             self._has_warned = True
             left = min(self._outage_end(), self._deadline.at) - self._time()
-            logger.warning(
-                "the stream of task %s was cut, and requests fail; trying again for up to %.0f s: "
-                "%s",
-                self.outbox.task_id,
-                left,
-                wait.error,
-            )
+            self._source.on_failing(self.outbox.task_id, wait.error, seconds=left)
 
     def _note_gap(self) -> None:
         """Report a gap, once; the messages of a task that was never streamed are not one."""
@@ -524,10 +521,13 @@ class ResumableStream:
         if self._waiting is not wait:  # else it was cancelled, and continues
             self._check_hint(wait)
             self._waiting = wait
-            self._wakes_at = loop.time() + max(self._delay(wait), wait.at_least)
+            delay = self._delay(wait)
+            self._wakes_at = loop.time() + max(delay, wait.at_least)
+            self._wait_reason = "retry_after" if wait.at_least > delay else "reconnect"
         end = self._end(wait)
         seconds = max(0.0, min(self._wakes_at, end.at) - loop.time())
-        await self._source.pause(seconds, is_reconnecting=not self._machine.is_polled)
+        reason = None if self._machine.is_polled else self._wait_reason
+        await self._source.pause(seconds, reason=reason)
         self._check_open()
         if end.remaining(loop.time()) <= 0:
             raise wait_deadline_error(end, self.outbox.task, self.outbox.task_id, wait.error)

@@ -306,6 +306,12 @@ class _SdkCall:
             self._attempts,
             type(error).__name__,
             wait,
+            extra={
+                "method": self._operation.name,
+                "attempt": self._attempts + 1,
+                "wait_s": wait,
+                "error_type": type(error).__name__,
+            },
         )
         if on_retry is not None and error is not None:
             await notify(on_retry, self._attempts, error, wait, until=self._ends_at)

@@ -200,13 +200,23 @@ class _AgentCall:
         if task_id is None:
             if self._is_sender:
                 text = "agent %s: message %s was cancelled, but its task is unknown, and continues"
-                logger.warning(text, self._request.agent, self._message.message_id)
+                agent, message_id = self._request.agent, self._message.message_id
+                extra = {"agent": agent, "message_id": message_id}
+                logger.warning(text, agent, message_id, extra=extra)
             return
         try:
             await self._agent.client.cancel_task(task_id, timeout=_CANCEL_TASK_S)
         except A2AError as error:
             text = "agent %s: task %s could not be canceled: %s"
-            logger.warning(text, self._request.agent, task_id, error)
+            fields = {
+                "agent": self._request.agent,
+                "task_id": task_id,
+                "operation_id": error.operation_id,
+                "request_id": error.request_id,
+                "error_type": type(error).__name__,
+            }
+            known = {name: value for name, value in fields.items() if value is not None}
+            logger.warning(text, self._request.agent, task_id, error, extra=known)
 
 
 def _activity_key() -> str:

@@ -22,6 +22,7 @@ from holdfast._pipeline.cards.fetch import CardLocation, FetchedCard
 from holdfast._pipeline.cards.files import read_card_file
 from holdfast._pipeline.cards.trust import ReceivedCard
 from holdfast._pipeline.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
+from holdfast._policy.attempts import attempts_within
 from holdfast._policy.retry import TOO_LATE
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AConnectionError, A2AError, CardSignatureError
@@ -141,7 +142,14 @@ class AgentCardResolver(UnaryOnly):
         fetches = self._fetches.here()
         if fetches.flight.is_running():
             call.progress.card = fetches.progress
-        return await fetches.flight.run(lambda: self._start(call, fetches))
+        try:
+            return await fetches.flight.run(lambda: self._start(call, fetches))
+        except A2AError as error:
+            fetch = call.progress.card
+            if fetch is not None and error.attempts:
+                after = fetch.began - call.progress.began
+                error.attempts = attempts_within(error.attempts, after=after)
+            raise
 
     def _start(self, call: AnyCall, fetches: _Fetches) -> Coroutine[Any, Any, AgentCard]:
         fetches.progress = call.progress.card = None
