@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from holdfast._server.service import Service
     from holdfast._server.settings import Authenticate, CardModifier, Middleware, PushUrlValidator
     from holdfast.extend import Env, HttpEngine
+    from holdfast.observe import ServerTelemetry
 
 __all__ = ["A2AServer"]
 
@@ -120,6 +121,9 @@ class A2AServer:
         timeout: Seconds that a turn may take, 3,600 by default; None for no limit. It does not
             apply to an SDK executor.
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
+        telemetry: Makes a span for each request and each push notification, such as
+            ``holdfast.integrations.opentelemetry.Telemetry``. The agent runs in the context of its
+            request's span. None by default.
         env: Source of wall time and ids; None for the system's.
 
     Raises:
@@ -174,6 +178,7 @@ class A2AServer:
         keep_alive: float = 15.0,
         timeout: float | None = 3600.0,
         handler_options: dict[str, Any] | None = None,
+        telemetry: ServerTelemetry | None = None,
         env: Env | None = None,
     ) -> None:
         require_extra("server", "A2AServer")
@@ -216,6 +221,7 @@ class A2AServer:
             keep_alive=keep_alive,
             timeout=timeout,
             handler_options=_check_handler_options(handler_options),
+            telemetry=telemetry,
         )
         self._env: Env = SystemEnv() if env is None else env
         check_methods("env", self._env, "wall", "random", "new_id")

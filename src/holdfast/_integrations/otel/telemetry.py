@@ -8,6 +8,7 @@ from opentelemetry import trace
 
 from holdfast._arguments import check_kind
 from holdfast._integrations.otel.attempt_spans import AttemptSpans
+from holdfast._integrations.otel.server_spans import ServerSpans
 from holdfast._integrations.otel.spans import Spans
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from holdfast.extend import Transport
-    from holdfast.observe import Observation
+    from holdfast.observe import Observation, ServerActivity, ServerSpan
 
 __all__ = ["Telemetry"]
 
@@ -32,6 +33,17 @@ class Telemetry:
       (``traceparent``, ``tracestate``, baggage), if the agent's origin is trusted with
       credentials, and unless the caller passes a ``traceparent`` of its own.
     - a span of kind INTERNAL for each search after a lost reply (``reconcile``).
+
+    Pass it as ``A2AServer(telemetry=…)`` as well, and as ``PushReceiver(telemetry=…)``. It makes
+
+    - a span of kind SERVER for each request, named after its A2A method, from its start to its
+      reply or the last event of its stream. Its parent is the context in the request's headers or
+      gRPC metadata. The agent runs in its context, with the baggage of the request.
+    - below it a span of kind CLIENT for each push notification of the turn
+      (``SendPushNotification``), whose ids are sent to the receiver, without tracestate and
+      baggage: a client chose the receiver.
+    - a span of kind CONSUMER for each request to a push receiver (``ReceivePushNotification``),
+      linked to the context in its headers.
 
     While an attempt is made, instrumentations of aiohttp, httpx and other HTTP clients make no
     spans of their own.
@@ -63,6 +75,7 @@ class Telemetry:
         check_kind("operation_spans", operation_spans, bool)
         tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
         self._spans = Spans(tracer, propagator, operation_spans=operation_spans)
+        self._server_spans = ServerSpans(tracer, propagator)
 
     def observe(self, observation: Observation) -> None:
         """Make and end spans; the observer of a client.
@@ -79,3 +92,14 @@ class Telemetry:
             inner: The transport below.
         """
         return AttemptSpans(inner, self._spans)
+
+    def start_span(
+        self, activity: ServerActivity, parent: ServerSpan | None = None, /
+    ) -> ServerSpan:
+        """Start the span of what a server or a push receiver does.
+
+        Args:
+            activity: The activity.
+            parent: The span that caused a push; None if unknown.
+        """
+        return self._server_spans.start(activity, parent)
