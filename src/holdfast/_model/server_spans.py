@@ -56,7 +56,9 @@ class ServerActivity(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"ServerActivity(kind={self.kind!r}, method={self.method!r})"  # headers hold secrets
+        return (
+            f"ServerActivity(kind={self.kind!r}, method={self.method!r})"  # headers hold secrets
+        )
 
 
 class ServerSpan(Protocol):

@@ -60,6 +60,8 @@ class DeliverySpan:
                 task_id=event.id if isinstance(event, Task) else event.task_id,
                 context_id=event.context_id,
                 message_id=event.message_id if isinstance(event, Message) else None,
-                state=event.status.state if isinstance(event, Task | TaskStatusUpdateEvent) else None,
+                state=event.status.state
+                if isinstance(event, Task | TaskStatusUpdateEvent)
+                else None,
             )
         self._span.end(activity, error)

@@ -216,7 +216,9 @@ def _metadata(context: ServerCallContext) -> Mapping[str, str]:
     """Return the metadata of a gRPC call; repeated ones are joined."""
     grpc_context = context.state.get("grpc_context")
     metadata: dict[str, str] = {}
-    for name, value in (None if grpc_context is None else grpc_context.invocation_metadata()) or ():
+    for name, value in (
+        None if grpc_context is None else grpc_context.invocation_metadata()
+    ) or ():
         if isinstance(value, str):
             metadata[name] = f"{metadata[name]}, {value}" if name in metadata else value
     return metadata
