@@ -235,7 +235,7 @@ async def test_telemetry_makes_the_spans_and_sends_the_context(run, monkeypatch)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", functools.partial(get_tracer, provider))
 
-    agent, _ = await run("telemetry = Telemetry()")
+    agent, _ = await run("telemetry = Telemetry()\nasync with")
 
     spans = exporter.get_finished_spans()
     assert {span.name for span in spans} == {
@@ -252,8 +252,38 @@ async def test_telemetry_makes_the_spans_and_sends_the_context(run, monkeypatch)
     assert sum(each is not None for each in sent) == len(sent) - 1  # all but the card's
 
 
+@pytest.mark.real_time
+async def test_spans_of_an_agent_are_below_the_request_that_it_answers(monkeypatch):
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", functools.partial(get_tracer, provider))
+    moon, connect = FakeAgent("384,400 km", url=HERE), holdfast.connect
+    monkeypatch.setattr(
+        holdfast,
+        "connect",
+        lambda url, **options: connect(
+            url, engine=FakeNetwork(moon) if url == HERE else None, **options
+        ),
+    )
+    printed = []
+
+    await execute(PAGE.block("A2AServer"), print=printed.append)
+
+    assert printed == ["384,400 km"]
+    spans = exporter.get_finished_spans()
+    served = [span for span in spans if span.kind is trace.SpanKind.SERVER]
+    assert len({span.context.trace_id for span in served}) == len(served)
+    (asked,) = [span for span in served if span.name == "SendStreamingMessage"]
+    below = [
+        span for span in spans if span.parent and span.parent.span_id == asked.context.span_id
+    ]
+    assert {"GetAgentCard", "SendStreamingMessage"} <= {span.name for span in below}
+    assert all(f"`{name}`" in PAGE.text for span in served for name in span.attributes)
+
+
 def get_tracer(provider, name, *_args, **_options):
-    return provider.get_tracer(name)
+    # Not for the official SDK, which makes spans of its own.
+    return provider.get_tracer(name) if name == "holdfast" else trace.NoOpTracer()
 
 
 async def test_statistics_are_those_of_the_endpoints(run):
@@ -276,7 +306,8 @@ def test_every_block_is_run():
         "JsonFormatter",
         "ProcessorFormatter",
         "AioHttpClientInstrumentor",
-        "telemetry = Telemetry()",
+        "telemetry = Telemetry()\nasync with",
+        "A2AServer",
         "retry_tokens",
     )
 

@@ -17,7 +17,6 @@ import msgspec
 from a2a.types import a2a_pb2
 
 from holdfast._asgi import header_map
-from holdfast._model.bounded_dict import BoundedDict
 from holdfast.observe import ServerActivity
 from holdfast.types import TaskState
 
@@ -175,7 +174,7 @@ class TurnSpans:
 
     def __init__(self, telemetry: ServerTelemetry) -> None:
         self._telemetry = telemetry
-        self._by_task: BoundedDict[str, ServerSpan] = BoundedDict(_MAX_TURNS)
+        self._by_task: dict[str, ServerSpan] = {}
 
     def add(self, task_id: str, span: ServerSpan) -> None:
         """Add the latest turn of a task.
@@ -184,7 +183,10 @@ class TurnSpans:
             task_id: Id of the task.
             span: The span of the request that began the turn.
         """
+        self._by_task.pop(task_id, None)
         self._by_task[task_id] = span
+        if len(self._by_task) > _MAX_TURNS:
+            del self._by_task[next(iter(self._by_task))]
 
     def start_push(
         self, task_id: str, event: Any, address: str

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import Getter
+from opentelemetry.propagators.textmap import Getter, default_setter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
 from holdfast._integrations.otel.attributes import server_attributes, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
     from contextvars import Token
     from types import TracebackType
 
@@ -145,7 +145,7 @@ class OpenSpan:
 
     def headers(self) -> Mapping[str, str]:
         """Return the headers that carry the ids of the trace, and neither state nor baggage."""
-        carrier: dict[str, str] = {}
+        carrier: MutableMapping[str, str] = {}
         if self._span is None:
             return carrier
         try:
@@ -154,7 +154,7 @@ class OpenSpan:
                 own.trace_id, own.span_id, is_remote=False, trace_flags=own.trace_flags
             )
             current = trace.set_span_in_context(NonRecordingSpan(bare), Context())
-            self._spans.propagator.inject(carrier, current)
+            self._spans.propagator.inject(carrier, current, default_setter)
         except Exception as failure:  # noqa: BLE001  a propagator must not end a push
             self._spans.warn(failure)
             return {}
