@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 from collections import Counter
+from contextvars import ContextVar
 
 import grpc
 import pytest
@@ -22,12 +23,19 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.kit.real_agents import LIMIT
 from tests.kit.served_agents import URL, calling, echo
 
+from holdfast import connect
 from holdfast.errors import A2AError, TaskNotFoundError
 from holdfast.extend import HttpReply
 from holdfast.integrations.opentelemetry import Telemetry
 from holdfast.push import PushReceiver
 from holdfast.server import A2AServer, requires_input
-from holdfast.types import Message, Part, TaskPushNotificationConfig
+from holdfast.types import (
+    Message,
+    Part,
+    TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
+    TaskState,
+)
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
@@ -453,6 +461,53 @@ async def test_no_context_is_attached_while_a_stream_waits_to_be_read(traced):
     assert not any(seen)
 
 
+class Ended(SpanProcessor):
+    """Reports the end of spans of a name to the event loop."""
+
+    def __init__(self, name):
+        self.name = name
+        self.loop = asyncio.get_running_loop()
+        self.event = asyncio.Event()
+
+    def on_end(self, span):
+        if span.name == self.name:
+            self.loop.call_soon_threadsafe(self.event.set)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+@pytest.mark.parametrize("how", ["hangs up", "stops"])
+async def test_a_stream_over_a_socket_that_breaks_ends_its_span(traced, binding, how):
+    provider, finished = traced
+    ended = Ended("SendStreamingMessage")
+    provider.add_span_processor(ended)
+
+    async def endless(_):
+        yield "."
+        await asyncio.Event().wait()
+
+    server = A2AServer(endless, telemetry=telemetry_of(provider))
+    async with asyncio.timeout(LIMIT):
+        serving = server.serving(bindings=("JSONRPC", "HTTP+JSON", "GRPC"))
+        async with serving as running, connect(running.url, bindings=[binding]) as client:
+            async with client.stream_message("hi") as events:
+                async for event in events:
+                    if isinstance(event, TaskArtifactUpdateEvent):
+                        break
+                assert finished() == ()
+                if how == "stops":
+                    await serving.stop(0)
+            await ended.event.wait()
+
+    span = one(finished(), "SendStreamingMessage")
+    assert (span.attributes["server.address"], span.status.status_code) == (
+        "127.0.0.1",
+        StatusCode.UNSET,
+    )
+    state = "FAILED" if how == "stops" else "WORKING"
+    assert span.attributes["a2a.task.state"] == f"TASK_STATE_{state}"
+
+
 # ── Bad input ────────────────────────────────────────────────────────────────────────────────
 
 MALFORMED = [
@@ -639,6 +694,68 @@ async def test_another_propagator_is_used(traced):
 
     assert one(finished(), "SendMessage").parent is None
     assert seen == [{"a": "b"}]
+
+
+# ── Other tracing libraries ──────────────────────────────────────────────────────────────────
+
+
+class Recorded:
+    """A span of a library other than OpenTelemetry."""
+
+    current = ContextVar("current", default=None)
+
+    def __init__(self, activity, parent):
+        self.activity = activity
+        self.parent = parent
+        self.error = None
+
+    @contextlib.contextmanager
+    def attached(self):
+        token = self.current.set(self)
+        yield
+        self.current.reset(token)
+
+    def headers(self):
+        return {"x-trace": "7", "content-type": "text/plain"}
+
+    def end(self, activity, error=None):
+        assert self.activity.state is None
+        self.activity, self.error = activity, error
+
+
+async def test_another_tracing_library_implements_the_protocol():
+    spans, seen, engine = [], [], Carrying()
+
+    class Library:
+        def start_span(self, activity, parent=None, /):
+            spans.append(Recorded(activity, parent))
+            return spans[-1]
+
+    async def agent(message):
+        seen.append(Recorded.current.get())
+        return message.text
+
+    server = A2AServer(
+        agent, push=True, push_engine=engine, push_networks=["127.0.0.0/8"], telemetry=Library()
+    )
+    config = TaskPushNotificationConfig(url="http://127.0.0.1/")
+    async with calling(server) as client:
+        headers = {"x-trace": "6", "authorization": "Bearer hunter2"}
+        task = await client.send_message(MESSAGE, headers=headers, push_notification_config=config)
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task("unknown")
+
+    request, *pushes, failed = spans
+    assert seen == [request]
+    assert (request.activity.kind, request.activity.method) == ("request", "SendMessage")
+    assert (request.activity.message_id, request.activity.task_id) == ("m-7", task.id)
+    assert request.activity.state is TaskState.COMPLETED
+    assert request.activity.headers["x-trace"] == "6"
+    assert "hunter2" not in repr(request.activity)
+    assert [(push.activity.kind, push.parent) for push in pushes] == [("push", request)] * 4
+    assert {sent.headers["x-trace"] for sent in engine.requests} == {"7"}
+    assert {sent.headers["content-type"] for sent in engine.requests} == {"application/json"}
+    assert type(failed.error).__name__ == "TaskNotFoundError"
 
 
 # ── Push notifications ───────────────────────────────────────────────────────────────────────

@@ -172,8 +172,9 @@ class OpenSpan:
             return
         self._is_open = False
         try:
-            span.set_attributes(_attributes(activity))
-            _set_outcome(span, activity, error)
+            if span.is_recording():
+                span.set_attributes(_attributes(activity))
+                _set_outcome(span, activity, error)
         except Exception as failure:  # noqa: BLE001  nor must a span
             self._spans.warn(failure)
         try:
