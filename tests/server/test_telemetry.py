@@ -488,7 +488,7 @@ async def test_a_stream_over_a_socket_that_breaks_ends_its_span(traced, binding,
 
     server = A2AServer(endless, telemetry=telemetry_of(provider))
     async with asyncio.timeout(LIMIT):
-        serving = server.serving(bindings=("JSONRPC", "HTTP+JSON", "GRPC"))
+        serving = server.serving(bindings=("JSONRPC", "HTTP+JSON", "GRPC"), grace=0)
         async with serving as running, connect(running.url, bindings=[binding]) as client:
             async with client.stream_message("hi") as events:
                 async for event in events:
