@@ -68,13 +68,16 @@ async def test_a_trace_leads_through_three_agents(tmp_path):
     below = {span["context"]["trace_id"] for span in spans if span["parent_id"]}
     assert below == {main["context"]["trace_id"]}
     lines = [line for line in tree(spans) if not line[3].startswith("a2a.server.")]
-    assert lines[: lines.index((0, "back", "SERVER", CARD))] == [
+    assert lines == [
         (0, "client", "INTERNAL", "main"),
         (1, "client", "CLIENT", "GetAgentCard"),
+        (2, "client", "CLIENT", "GET"),
         (1, "client", "CLIENT", "SendStreamingMessage"),
         (2, "client", "CLIENT", "POST"),
         (3, "front", "SERVER", "SendStreamingMessage"),
         (4, "front", "CLIENT", "GetAgentCard"),
+        (5, "front", "CLIENT", "GET"),
+        (6, "back", "SERVER", CARD),
         (4, "front", "CLIENT", "SendStreamingMessage"),
         (5, "front", "CLIENT", "POST"),
         (6, "back", "SERVER", "POST /rpc"),

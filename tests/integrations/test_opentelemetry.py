@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import random
 from collections import Counter
@@ -13,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+import holdfast
 from holdfast import A2AError, Coordinator, OutcomeUnknownError, TaskFailedError, connect
 from holdfast.integrations.opentelemetry import Telemetry
 from holdfast.testing import (
@@ -300,9 +302,11 @@ class Broken(trace.TracerProvider):
 async def test_a_tracer_that_raises_ends_no_call(caplog):
     agent = FakeAgent("42")
 
-    with pytest.warns(RuntimeWarning, match="out of order"):
-        async with connected(agent, Broken()) as client:
-            assert (await client.ask("hi")).text == "42"
+    async with connected(agent, Broken()) as client:
+        assert [(await client.ask("hi")).text for _ in range(2)] == ["42", "42"]
+
+    (warning,) = [each for each in caplog.records if "out of order" in each.getMessage()]
+    assert warning.levelname == "WARNING"
 
 
 async def test_a_propagator_that_raises_ends_no_call_and_is_reported_once(traced, caplog):
@@ -338,18 +342,109 @@ def test_a_telemetry_of_another_type_is_refused(wrong):
         connect("http://agent.test", telemetry=wrong)
 
 
-async def test_instrumentations_of_http_clients_make_no_span_of_their_own(traced):
-    """They look at this key: see opentelemetry.instrumentation.utils."""
-    provider, _ = traced
-    seen = []
-    agent = FakeAgent("42", streaming=False)
+async def test_the_fetch_of_a_card_has_the_span_of_its_attempt_and_sends_its_context(traced):
+    provider, finished = traced
+    sent = []
 
     class Watched(FakeNetwork):
         async def request(self, request):
-            seen.append(context.get_value("suppress_http_instrumentation"))
+            sent.append((request.method, request.headers.get("traceparent")))
             return await super().request(request)
 
+    agent = FakeAgent("42")
     async with connected(agent, provider, network=Watched(agent)) as client:
-        await client.ask("hi")
+        await client.agent_card()
 
-    assert seen == [None, True]  # the card has no span of an attempt
+    (attempt,) = children(finished(), one(finished(), "GetAgentCard"))
+    assert (attempt.name, attempt.attributes["http.request.method"]) == ("GET", "GET")
+    assert sent == [("GET", traceparent(attempt))]
+
+
+@both_bindings
+async def test_an_error_has_the_trace_context_that_its_attempt_carried(traced, binding):
+    provider, finished = traced
+    agent = FakeAgent("42")
+    async with connected(agent, provider, binding=binding) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.get_task("missing")
+        (attempt,) = children(finished(), one(finished(), "GetTask"))
+        assert caught.value.traceparent == traceparent(attempt)
+
+        own = f"00-{1:032x}-{1:016x}-01"
+        with pytest.raises(A2AError) as caught:
+            await client.get_task("missing", headers={"traceparent": own})
+        assert caught.value.traceparent == own
+
+
+async def test_the_error_of_a_stream_has_the_trace_context_of_its_attempt(traced):
+    provider, finished = traced
+    agent = FakeAgent(works_forever())
+    async with connected(agent, provider) as client:
+        with pytest.raises(A2AError) as caught:
+            async with client.stream_message("hi", timeout=20) as events:
+                assert [each async for each in events]
+    sent = [traceparent(span) for span in named(finished(), "POST")]
+    assert caught.value.traceparent in sent
+
+
+# ── The content of messages ──────────────────────────────────────────────────────────────────
+
+
+def content(span, name):
+    ((message),) = json.loads(span.attributes[f"gen_ai.{name}.messages"])
+    return message["role"], message["parts"]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_content_is_captured_if_it_is_asked_for(traced, is_streamed):
+    provider, finished = traced
+    agent = FakeAgent(streams("Twenty-", "one", every=1), streaming=is_streamed)
+    telemetry = Telemetry(tracer_provider=provider, capture_content=True)
+    parts = [
+        holdfast.Part(text="How far?"),
+        holdfast.Part(raw=b"12345", media_type="image/png"),
+        holdfast.Part(url="https://user:secret@files.test/a?token=secret"),
+        holdfast.Part(data={"n": 1}),
+    ]
+    async with connected(agent, provider, telemetry=telemetry) as client:
+        assert (await client.ask(parts)).text == "Twenty-one"
+
+    spans = finished()
+    request = one(spans, "SendStreamingMessage" if is_streamed else "SendMessage")
+    role, sent = content(request, "input")
+    assert role == "user"
+    assert sent[0] == {"type": "text", "content": "How far?"}
+    assert sent[1] == {"type": "blob", "mime_type": "image/png", "size": 5}
+    assert sent[2]["type"] == "uri"
+    assert sent[3] == {"type": "data", "content": {"n": 1}}
+    assert not any("secret" in str(value) for span in spans for value in span.attributes.values())
+    received = [
+        part["content"]
+        for span in spans
+        if "gen_ai.output.messages" in span.attributes
+        for part in content(span, "output")[1]
+    ]
+    assert "Twenty-" in "".join(received)
+    assert "one" in "".join(received)
+
+
+async def test_no_span_has_content_by_default(traced):
+    provider, finished = traced
+    agent = FakeAgent(streams("Twenty-", "one"))
+    async with connected(agent, provider) as client:
+        await client.ask("How far?")
+    text = str([(dict(span.attributes), span.events) for span in finished()])
+    assert "How far?" not in text
+    assert "Twenty" not in text
+
+
+async def test_content_has_a_largest_length(traced):
+    provider, finished = traced
+    agent = FakeAgent(streams(*["x" * 30_000] * 5, every=1))
+    telemetry = Telemetry(tracer_provider=provider, capture_content=True)
+    async with connected(agent, provider, telemetry=telemetry) as client:
+        await client.ask("y" * 100_000)
+    request = one(finished(), "SendStreamingMessage")
+    assert content(request, "input") == ("user", [])
+    _, parts = content(request, "output")
+    assert [len(part["content"]) for part in parts] == [30_000, 30_000]

@@ -805,7 +805,7 @@ async def test_each_push_has_a_span_and_carries_its_ids_alone(traced):
         assert (push.kind, parent_ids(push)) == (SpanKind.CLIENT, ids(request))
         assert sent.headers["traceparent"] == "00-{}-{}-01".format(*ids(push))
         assert sent.headers.keys() == {"content-type", "x-a2a-notification-token", "traceparent"}
-        assert current["suppress_http_instrumentation"] is True
+        assert current[context._SUPPRESS_HTTP_INSTRUMENTATION_KEY] is True
         assert "hunter2" not in push.to_json()
     assert dict(pushes[-1].attributes) == {
         "a2a.task.id": answer.task_id,

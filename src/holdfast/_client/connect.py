@@ -308,7 +308,12 @@ def connect(
     name = ", ".join(map(_shown, loaded))
     owner = f"Client of {name}"
     used_engine, owned = _engine_within(settings.within, engine, tls, owner)
-    notifier = Observers(settings.observers, name)
+    notifier = Observers(
+        settings.observers,
+        name,
+        telemetry=settings.telemetry,
+        budget=settings.resilience.budget,
+    )
     trust = CardTrust(
         _card_checker(card_verifier, used_engine, env),
         is_required=require_signature,

@@ -33,7 +33,7 @@ from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.listeners import Consumer, Interceptor
-from holdfast._pipeline.observations import Observer
+from holdfast._pipeline.observations import Observer, TelemetrySource
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
 from holdfast._wire.http import check_caller_headers
@@ -111,6 +111,7 @@ class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         observers: In order.
         call_layers: Custom layers around each call.
         attempt_layers: Custom layers around each attempt.
+        telemetry: Makes spans; None for the one that is installed in the process, if any.
         routing: The remaining arguments of `route_to`.
     """
 
@@ -137,6 +138,7 @@ class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     observers: tuple[Observer, ...]
     call_layers: tuple[Any, ...]
     attempt_layers: tuple[Any, ...]
+    telemetry: TelemetrySource | None
     routing: dict[str, Any]
 
     def __repr__(self) -> str:
@@ -209,8 +211,6 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
     attempt_layers = check_hooks("attempt_layers", options.get("attempt_layers", ()), "__call__")
     if (telemetry := options.get("telemetry")) is not None:
         check_methods("telemetry", telemetry, "observe", "layer")
-        observers = (*observers, telemetry.observe)
-        attempt_layers = (*attempt_layers, telemetry.layer)
     networks = check_networks("allowed_networks", options.get("allowed_networks", ()))
     within = check_reach(options.get("reach", "any"), networks)
     if channel_factory is not None:
@@ -239,6 +239,7 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
         observers=observers,
         call_layers=call_layers,
         attempt_layers=attempt_layers,
+        telemetry=telemetry,
         routing={
             "tenant": options.get("tenant"),
             "bindings": check_items("bindings", options.get("bindings", ())),

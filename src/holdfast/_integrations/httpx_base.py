@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from holdfast.extend import HttpEngine, Stream
-    from holdfast.observe import Observer
+    from holdfast.observe import Observer, TelemetrySource
 
 __all__ = ["BaseBody", "BaseTransport", "Carrier"]
 
@@ -227,6 +227,8 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         env: Source of wall time, random numbers and ids; for tests.
         observers: Plain functions that are called with each `Observation` of a call; a request
             that is not an A2A operation is named after its method, as in ``"HTTP POST"``.
+        telemetry: Makes spans, such as ``holdfast.integrations.opentelemetry.Telemetry``. None by
+            default, unless it is installed for the whole program.
 
     Raises:
         ValueError: A number is out of its bounds.
@@ -247,6 +249,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         shared: Endpoints | None = None,
         env: Env | None = None,
         observers: Sequence[Observer] = (),
+        telemetry: TelemetrySource | None = None,
     ) -> None:
         resilience = Resilience.standard() if resilience is None else resilience
         limits = Limits() if limits is None else limits
@@ -258,6 +261,8 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         check_methods("env", env, "wall", "random", "new_id")
         self._timeout = check_seconds("timeout", timeout)
         observers = check_observers(observers)
+        if telemetry is not None:
+            check_methods("telemetry", telemetry, "observe", "layer")
         used, self._owned = resolve_engine(engine)
         self._limits = limits
         self._open = OpenStreams()
@@ -271,6 +276,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
             shared=shared,
             env=env,
             observers=observers,
+            telemetry=telemetry,
         )
 
     async def handle_async_request(self, request: RequestT) -> ResponseT:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from holdfast._integrations.recognition import AnyOperation, Recognized
     from holdfast.extend import AnyCall, Endpoint, Env, HttpEngine, HttpStream, Stream
-    from holdfast.observe import Observer
+    from holdfast.observe import Observer, TelemetrySource
     from holdfast.policies import Limits, Resilience
 
 __all__ = ["ForeignReply", "ForeignRequests"]
@@ -89,6 +89,7 @@ class ForeignRequests:
         shared: State of the endpoints.
         env: Source of wall time, random numbers and ids.
         observers: Called with the events of each call.
+        telemetry: Makes spans; None for the one that is installed in the process, if any.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ForeignRequests:
         shared: Endpoints,
         env: Env,
         observers: Iterable[Observer],
+        telemetry: TelemetrySource | None,
     ) -> None:
         concurrency = resilience.concurrency
         self._endpoints = KnownEndpoints(shared)
@@ -110,7 +112,7 @@ class ForeignRequests:
             _ForeignBinding(engine, env, resilience, limits),
             resilience=resilience,
             env=env,
-            observers=Observers(observers),
+            observers=Observers(observers, telemetry=telemetry, budget=resilience.budget),
             override=self._endpoints.override,
             admissions=None
             if concurrency is None
@@ -244,6 +246,7 @@ class _ForeignBinding:
         call.progress.secrets.note(request.headers, {}, request.url)
         return msgspec.structs.replace(
             request,
+            headers=call.headers,  # with the trace context of the attempt
             max_idle=MAX_IDLE[call.operation.safety],
             limits=self._limits,
             progress=call.progress.request,

@@ -47,7 +47,7 @@ def complete(error: A2AError, call: AnyCall) -> None:
     """Add the names of a call to its error, and hide what its requests carry."""
     call.progress.call_group.secrets.hide_in(error)
     error.request_id = call.request_id
-    error.traceparent = error.traceparent or call.headers.get("traceparent")
+    error.traceparent = error.traceparent or _traceparent(call)
 
 
 def complete_attempt(error: A2AError, call: AnyCall) -> None:
@@ -116,8 +116,13 @@ def _ended(call: AnyCall) -> Facts:
         attempts=attempts,
         agent=attempts[-1].agent if attempts else call.agent,
         request_id=call.request_id,
-        traceparent=call.headers.get("traceparent"),
+        traceparent=_traceparent(call),
     )
+
+
+def _traceparent(call: AnyCall) -> str | None:
+    """Return the trace context that a call carried: the caller's own, or that of a telemetry."""
+    return call.headers.get("traceparent") or call.progress.traceparent
 
 
 def _is_no_answer(error: A2AError) -> bool:

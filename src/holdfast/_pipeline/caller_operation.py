@@ -182,6 +182,8 @@ class CallerOperation:
             error, is_left = None, True
         if isinstance(error, A2AError):
             error.operation_id = self.id
+            if error.traceparent is None and self._kept:
+                error.traceparent = self._kept[-1].traceparent  # of the message that it is about
             attempts = self._joined_attempts(error)
             if len(attempts) > len(error.attempts):
                 error.attempts = attempts

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast._pipeline import observations as event
 from holdfast._pipeline.caller_operation import CallerOperation
+from holdfast._pipeline.installed_telemetry import installed_telemetry
 from holdfast._pipeline.observation_log import log_observation
 from holdfast.types import AgentCard, Event, Task
 
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast._pipeline.observations import Observation, Observer, WaitReason
+    from holdfast._pipeline.observations import Observation, Observer, TelemetrySource, WaitReason
     from holdfast._pipeline.transport import AnyCall, AnyReply
     from holdfast._policy.breaker import Breaker
+    from holdfast._policy.budget import BudgetPolicy
     from holdfast.errors import A2AError, Attempt, OutcomeUnknownError
 
 __all__ = [
@@ -111,14 +113,27 @@ class Observers:
     Args:
         observers: The caller's observers.
         agent: The agent as the caller named it; empty where each request names its own.
+        telemetry: Makes spans; None for the one that is installed in the process, if any.
+        budget: The policy of the retry budgets whose tokens are reported; None for none.
 
     Attributes:
         agent: The agent as the caller named it; a coordinator sets its own name for the agent.
+        telemetry: Makes spans; None for none.
     """
 
-    def __init__(self, observers: Iterable[Observer], agent: str = "") -> None:
+    def __init__(
+        self,
+        observers: Iterable[Observer],
+        agent: str = "",
+        *,
+        telemetry: TelemetrySource | None = None,
+        budget: BudgetPolicy | None = None,
+    ) -> None:
         self.agent = agent
-        self._observers = (log_observation, *observers)
+        self.telemetry = installed_telemetry() if telemetry is None else telemetry
+        self._budget = budget
+        sources = () if self.telemetry is None else (self.telemetry.observe,)
+        self._observers = (log_observation, *observers, *sources)
         self._has_callers_observers = len(self._observers) > 1
         self._has_warned = False
 
@@ -224,6 +239,7 @@ class Observers:
                 attempts=attempts,
                 duration=duration,
                 error=error,
+                retry_tokens=self._retry_tokens(call),
             )
         )
 
@@ -256,6 +272,7 @@ class Observers:
                 wait=wait,
                 reason="backoff" if error.retry_after is None else "retry_after",
                 error=error,
+                retry_tokens=self._retry_tokens(call),
             )
         )
 
@@ -320,6 +337,10 @@ class Observers:
     def card_checked(self, call: AnyCall, verification: CardVerification) -> None:
         """Report that the signature of a card was checked."""
         self._notify(event.CardChecked(**self._of_call(call), verification=verification))
+
+    def _retry_tokens(self, call: AnyCall) -> float | None:
+        endpoint = call.endpoint or call.progress.endpoint
+        return None if endpoint is None else endpoint.tokens(self._budget)
 
     # ── The fields that all observations have ────────────────────────────────────────────────
 

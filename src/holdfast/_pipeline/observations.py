@@ -162,11 +162,14 @@ class RequestFinished(Observation, frozen=True, kw_only=True):
         duration: Seconds; for a stream, until it was closed.
         error: The error that ended the request; an ``asyncio.CancelledError`` if the caller
             cancelled it; None if it succeeded.
+        retry_tokens: Tokens left in the retry budget of the endpoint at its last change; None
+            without a budget, or before an endpoint was chosen.
     """
 
     attempts: int
     duration: float
     error: BaseException | None
+    retry_tokens: float | None = None
 
 
 class AttemptStarted(Observation, frozen=True, kw_only=True):
@@ -207,12 +210,14 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
         wait: Seconds until the next attempt; it may begin later if the circuit is open then.
         reason: What decided the wait: ``"backoff"`` or ``"retry_after"``.
         error: The error of the previous attempt.
+        retry_tokens: Tokens left in the retry budget of the endpoint; None without a budget.
     """
 
     number: int
     wait: float
     reason: WaitReason
     error: A2AError
+    retry_tokens: float | None = None
 
 
 class RetryStopped(Observation, frozen=True, kw_only=True):

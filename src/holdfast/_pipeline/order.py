@@ -143,7 +143,7 @@ class CallPipeline:
         self._credentials = partial(CredentialsLayer, warnings=warnings)
         self._has_interceptors = False
         # A custom layer may add credentials, too.
-        self._has_credentials = bool(attempt_layers)
+        self._has_credentials = bool(attempt_layers) or observers.telemetry is not None
 
         def chosen(inner: Transport) -> Transport:
             return choice(inner, OlderFilesLayer(inner))
@@ -152,6 +152,7 @@ class CallPipeline:
         attempt = [
             partial(AttemptLayer, observers=observers),  # a refused call is not an attempt
             *attempt_layers,
+            _telemetry(observers),  # each attempt has a span, which names what is sent
             # CredentialsLayer: new credentials, and a replay after a 401, are one attempt
             self._credentials if self._has_credentials else None,
         ]
@@ -234,6 +235,7 @@ def card_source(
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             partial(guarded, override=override or ManualOverride()),
             partial(AttemptLayer, observers=observers),
+            _telemetry(observers),
             partial(CredentialsLayer, warnings=warnings),
         ],
         cards,
@@ -274,6 +276,7 @@ def layered_requests(
             ),  # two requests that count as one attempt of the retry layer
             partial(guarded, override=override),  # a refused request was never sent
             partial(AttemptLayer, observers=observers),  # a refused request is not an attempt
+            _telemetry(observers),
         ],
         bottom,
     )
@@ -296,6 +299,10 @@ def _admission(
     if policy is None or admissions is None:
         return None
     return partial(AdmissionLayer, policy=policy, admissions=admissions, observers=observers)
+
+
+def _telemetry(observers: Observers) -> Layer | None:
+    return None if observers.telemetry is None else observers.telemetry.layer
 
 
 def _hedge(resilience: Resilience, observers: Observers) -> Layer | None:

@@ -159,6 +159,8 @@ class CallProgress(msgspec.Struct):
         call_group: The state that it shares with other calls.
         operation: The operation of the caller that it belongs to: that of the group when it began.
             Written by `ObservedRequest` where there was none.
+        traceparent: The trace context that the last attempt carried, if a telemetry added it.
+            Written by the layer of the telemetry, read for errors.
     """
 
     request: Progress = msgspec.field(default_factory=Progress)
@@ -171,6 +173,7 @@ class CallProgress(msgspec.Struct):
     candidates: dict[Hashable, int] = {}
     call_group: CallGroup = msgspec.field(default_factory=CallGroup)
     operation: CallerOperation | None = None
+    traceparent: str | None = None
 
     def __post_init__(self) -> None:
         self.operation = self.operation or self.call_group.operation

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for the calls of clients.
+"""Spans and metrics of OpenTelemetry for the calls of clients.
 
 Pass a `Telemetry` to a client::
 
@@ -8,12 +8,14 @@ Pass a `Telemetry` to a client::
     client = holdfast.connect("http://localhost:9999", telemetry=Telemetry())
 
 It needs the extra ``holdfast[otel]``, which is the API of OpenTelemetry alone; the spans go where
-your program's provider sends them.
+your program's provider sends them. `HoldfastInstrumentor` does the same for all clients of a
+program, also without a change of it: ``opentelemetry-instrument python program.py``.
 """
 
+from holdfast._integrations.otel.instrumentor import HoldfastInstrumentor
 from holdfast._integrations.otel.telemetry import Telemetry
 from holdfast._public import publish
 
-__all__ = ["Telemetry"]
+__all__ = ["HoldfastInstrumentor", "Telemetry"]
 
 __getattr__, __dir__ = publish(__name__)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from opentelemetry import context
 
 from holdfast._integrations.otel.attributes import end_span
+from holdfast._integrations.otel.content import RecordedStream
 from holdfast.extend import BaseLayer
 
 if TYPE_CHECKING:
     from holdfast._integrations.otel.spans import Spans
     from holdfast.extend import Call, CallNext, Reply, Transport
 
-__all__ = ["AttemptSpans"]
+__all__ = ["SUPPRESS_HTTP", "AttemptSpans"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_SUPPRESS_HTTP = "suppress_http_instrumentation"
-"""Key of the context by which instrumentations of HTTP clients make no span of their own."""
+SUPPRESS_HTTP: str = getattr(
+    context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
+)
+"""Key of the context by which instrumentations of HTTP clients make no span of their own.
+
+The API has no public name for it; opentelemetry-instrumentation imports the same private one.
+"""
 
 
 class AttemptSpans(BaseLayer):
@@ -36,7 +44,9 @@ class AttemptSpans(BaseLayer):
             return await call_next(call)
         span, current = started
         call = self._spans.with_context(call, current)
-        token = context.attach(context.set_value(_SUPPRESS_HTTP, value=True, context=current))
+        if self._spans.captures_content:
+            self._spans.capture_input(call)
+        token = context.attach(context.set_value(SUPPRESS_HTTP, value=True, context=current))
         try:
             reply = await call_next(call)
         except GeneratorExit:  # the coroutine is dropped, maybe in another context
@@ -48,4 +58,13 @@ class AttemptSpans(BaseLayer):
             raise
         context.detach(token)
         span.end()
-        return reply
+        return self._recorded(call, reply) if self._spans.captures_content else reply
+
+    def _recorded(self, call: Call[P, R], reply: Reply[T]) -> Reply[T]:
+        """Note the content of a reply, or of the events of a stream."""
+        record = partial(self._spans.capture_output, call.request_id)
+        if not call.operation.streaming:
+            record(reply.value)
+            return reply
+        stream: Any = reply.value
+        return msgspec.structs.replace(reply, value=RecordedStream(stream, record))

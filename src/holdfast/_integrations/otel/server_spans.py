@@ -8,7 +8,6 @@ failure of a tracer or propagator reaches the server.
 
 from __future__ import annotations
 
-import logging
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,11 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter, default_setter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
+from holdfast._integrations.otel.attempt_spans import SUPPRESS_HTTP
 from holdfast._integrations.otel.attributes import server_attributes, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
     from contextvars import Token
     from types import TracebackType
 
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from holdfast.observe import ServerActivity, ServerSpan
 
 __all__ = ["ServerSpans"]
-
-logger = logging.getLogger("holdfast")
-
-_SUPPRESS_HTTP = "suppress_http_instrumentation"
-"""Key of the context by which instrumentations of HTTP clients make no span of their own."""
 
 _MAX_CHARS = 256
 """Characters of an attribute: strangers choose ids, which may be as long as a request."""
@@ -52,9 +47,20 @@ class ServerSpans:
     Args:
         tracer: Makes the spans.
         propagator: Reads and writes contexts; None for the global one.
+        warn: Receives each failure of the tracer and the propagator.
+
+    Attributes:
+        warn: The same.
     """
 
-    def __init__(self, tracer: Tracer, propagator: TextMapPropagator | None) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        propagator: TextMapPropagator | None,
+        *,
+        warn: Callable[[Exception], None],
+    ) -> None:
+        self.warn = warn
         self._tracer = tracer
         self._propagator = propagator
         self._has_warned = False
@@ -108,12 +114,6 @@ class ServerSpans:
             self.warn(failure)
             return Context()
 
-    def warn(self, failure: Exception) -> None:
-        """Log the first failure of telemetry."""
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning("OpenTelemetry failed, and servers continue without it: %s", failure)
-
 
 class OpenSpan:
     """The span of an activity, until its end.
@@ -140,7 +140,7 @@ class OpenSpan:
     def attached(self) -> AbstractContextManager[None]:
         """Return a context in which the span is the current one."""
         if self._kind == "push":  # instrumentations would send baggage
-            return _Attached(context.set_value(_SUPPRESS_HTTP, value=True, context=self.current))
+            return _Attached(context.set_value(SUPPRESS_HTTP, value=True, context=self.current))
         return _Attached(self.current)
 
     def headers(self) -> Mapping[str, str]:

@@ -6,7 +6,6 @@ left early, closed by another task or garbage-collected.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -21,6 +20,7 @@ from holdfast._integrations.otel.attributes import (
     server_attributes,
     type_of,
 )
+from holdfast._integrations.otel.content import Content, parts_of
 from holdfast.observe import (
     HedgeStarted,
     OperationFinished,
@@ -35,7 +35,7 @@ from holdfast.observe import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import Tracer
@@ -48,9 +48,10 @@ __all__ = ["Spans"]
 P = TypeVar("P")
 R = TypeVar("R")
 
-logger = logging.getLogger("holdfast")
-
 _SUBSCRIBE = "SubscribeToTask"
+_VERBS = {"JSONRPC": "POST", "HTTP+JSON": None, "card": "GET"}
+"""The HTTP method of each binding; None for that of the operation."""
+
 _STREAMS = frozenset({"SendStreamingMessage", _SUBSCRIBE})
 
 
@@ -75,10 +76,22 @@ class Spans:
         tracer: Makes the spans.
         propagator: Writes the context into headers; None for the global one.
         operation_spans: Whether each operation has a span.
+        capture_content: Whether spans have the parts of messages.
+        warn: Logs a failure of OpenTelemetry, once.
+
+    Attributes:
+        captures_content: Whether spans have the parts of messages.
+        handlers: For each class of observations, the method that makes or ends its span.
     """
 
     def __init__(
-        self, tracer: Tracer, propagator: TextMapPropagator | None, *, operation_spans: bool
+        self,
+        tracer: Tracer,
+        propagator: TextMapPropagator | None,
+        *,
+        operation_spans: bool,
+        capture_content: bool,
+        warn: Callable[[Exception], None],
     ) -> None:
         self._tracer = tracer
         self._propagator = (
@@ -88,23 +101,22 @@ class Spans:
         self._operations: dict[str, _Operation] = {}
         self._requests: dict[str | None, Span] = {}
         self._searches: dict[tuple[str, str | None], Span] = {}
-        self._has_warned = False
+        self.captures_content = capture_content
+        self._answers: dict[str | None, Content] = {}
+        self._warn = warn
 
-    def observe(self, observation: Observation) -> None:
-        """Make or end the span of an observation."""
-        match observation:
-            case OperationStarted():
-                self._start_operation(observation)
-            case OperationFinished():
-                self._end_operation(observation)
-            case RequestStarted():
-                self._start_request(observation)
-            case RequestFinished():
-                self._end_request(observation)
-            case ReconcileStarted() | Reconciled():
-                self._trace_search(observation)
-            case _:
-                self._add_event(observation)
+        self.handlers: Mapping[type[Observation], Callable[[Any], None]] = {
+            OperationStarted: self._start_operation,
+            OperationFinished: self._end_operation,
+            RequestStarted: self._start_request,
+            RequestFinished: self._end_request,
+            ReconcileStarted: self._start_search,
+            Reconciled: self._end_search,
+            RetryScheduled: self._add_retry,
+            HedgeStarted: self._add_hedge,
+            StreamInterrupted: self._add_interruption,
+            Reconnected: self._add_reconnect,
+        }
 
     # ── Operations and requests ──────────────────────────────────────────────────────────────
 
@@ -157,42 +169,50 @@ class Spans:
         span = self._requests.pop(finished.request_id, None)
         if span is not None:
             attributes = name_attributes(finished) | {"holdfast.attempts": finished.attempts}
+            if (answer := self._answers.pop(finished.request_id, None)) is not None:
+                attributes["gen_ai.output.messages"] = answer.to_json()
             end_span(span, finished.error, attributes)
 
-    def _trace_search(self, observation: ReconcileStarted | Reconciled) -> None:
-        key = observation.operation_id, observation.message_id
-        if isinstance(observation, ReconcileStarted):
-            operation = self._operations.get(observation.operation_id)
-            self._searches[key] = self._tracer.start_span(
-                "reconcile",
-                context.get_current() if operation is None else operation.context,
-                kind=trace.SpanKind.INTERNAL,
-                attributes=name_attributes(observation),
-            )
-        elif (search := self._searches.pop(key, None)) is not None:
-            end_span(search, observation.error, name_attributes(observation))
+    def _start_search(self, started: ReconcileStarted) -> None:
+        operation = self._operations.get(started.operation_id)
+        self._searches[started.operation_id, started.message_id] = self._tracer.start_span(
+            "reconcile",
+            context.get_current() if operation is None else operation.context,
+            kind=trace.SpanKind.INTERNAL,
+            attributes=name_attributes(started),
+        )
 
-    def _add_event(self, observation: Observation) -> None:
-        """Add what the client does about a failure to the span of its request."""
+    def _end_search(self, finished: Reconciled) -> None:
+        search = self._searches.pop((finished.operation_id, finished.message_id), None)
+        if search is not None:
+            end_span(search, finished.error, name_attributes(finished))
+
+    # ── What the client does about a failure ─────────────────────────────────────────────────
+
+    def _add_retry(self, scheduled: RetryScheduled) -> None:
+        facts = {
+            "holdfast.attempt": scheduled.number,
+            "holdfast.wait": scheduled.wait,
+            "holdfast.wait.reason": scheduled.reason,
+            "error.type": type_of(scheduled.error),
+        }
+        self._add_event(scheduled, "retry", facts)
+
+    def _add_hedge(self, started: HedgeStarted) -> None:
+        self._add_event(started, "hedge", {"holdfast.wait": started.delay})
+
+    def _add_interruption(self, interrupted: StreamInterrupted) -> None:
+        error = interrupted.error
+        facts = {} if error is None else {"error.type": type_of(error)}
+        self._add_event(interrupted, "interrupted", facts)
+
+    def _add_reconnect(self, reconnected: Reconnected) -> None:
+        self._add_event(reconnected, "reconnected", {"holdfast.reconnects": reconnected.number})
+
+    def _add_event(self, observation: Observation, name: str, facts: Mapping[str, Any]) -> None:
         span = self._requests.get(observation.request_id)
-        if span is None:
-            return
-        attributes: dict[str, Any] = {}
-        match observation:
-            case RetryScheduled(number=number, wait=wait, reason=reason, error=error):
-                name = "retry"
-                attributes = {"holdfast.attempt": number, "holdfast.wait": wait}
-                attributes |= {"holdfast.wait.reason": reason, "error.type": type_of(error)}
-            case HedgeStarted(delay=delay):
-                name, attributes = "hedge", {"holdfast.wait": delay}
-            case StreamInterrupted(error=cause):
-                name = "interrupted"
-                attributes = {} if cause is None else {"error.type": type_of(cause)}
-            case Reconnected(number=number):
-                name, attributes = "reconnected", {"holdfast.reconnects": number}
-            case _:
-                return
-        span.add_event(name, attributes)
+        if span is not None:
+            span.add_event(name, facts)
 
     # ── Attempts ─────────────────────────────────────────────────────────────────────────────
 
@@ -224,9 +244,8 @@ class Spans:
         if call.attempt > 1:
             attributes["http.request.resend_count"] = call.attempt - 1
         name = call.operation.name
-        if binding in {"JSONRPC", "HTTP+JSON"}:
-            name = "POST" if binding == "JSONRPC" else call.operation.verb
-            attributes["http.request.method"] = name
+        if binding in _VERBS:
+            attributes["http.request.method"] = name = _VERBS[binding] or call.operation.verb
         span = self._tracer.start_span(
             name,
             trace.set_span_in_context(request, parent),
@@ -250,9 +269,20 @@ class Spans:
         except Exception as failure:  # noqa: BLE001  nor a propagator
             self._warn(failure)
             return call
+        call.progress.traceparent = headers.get("traceparent")
         return msgspec.structs.replace(call, headers={**call.headers, **headers})
 
-    def _warn(self, failure: Exception) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning("OpenTelemetry failed, and calls continue without it: %s", failure)
+    # ── The content of messages ──────────────────────────────────────────────────────────────
+
+    def capture_input(self, call: Call[Any, Any]) -> None:
+        """Add the message that a call sends to the span of its request."""
+        span = self._requests.get(call.request_id)
+        if span is not None and (parts := parts_of(call.params)):
+            message = Content("user")
+            message.add(parts)
+            span.set_attribute("gen_ai.input.messages", message.to_json())
+
+    def capture_output(self, request_id: str, value: object) -> None:
+        """Note what a reply or an event brings, for the end of the span of its request."""
+        if request_id in self._requests and (parts := parts_of(value)):
+            self._answers.setdefault(request_id, Content("assistant")).add(parts)

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 
-from holdfast._arguments import check_kind
+from holdfast._arguments import check_kind, check_methods
 from holdfast._integrations.otel.attempt_spans import AttemptSpans
+from holdfast._integrations.otel.metrics import Metrics
 from holdfast._integrations.otel.server_spans import ServerSpans
 from holdfast._integrations.otel.spans import Spans
+from holdfast._version import __version__
+from holdfast.observe import Observation
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import TracerProvider
 
     from holdfast.extend import Transport
-    from holdfast.observe import Observation, ServerActivity, ServerSpan
+    from holdfast.observe import ServerActivity, ServerSpan
 
 __all__ = ["Telemetry"]
+
+logger = logging.getLogger("holdfast")
 
 
 class Telemetry:
@@ -48,16 +57,26 @@ class Telemetry:
     While an attempt is made, instrumentations of aiohttp, httpx and other HTTP clients make no
     spans of their own.
 
-    Spans have ids, names and facts of errors as attributes, and no content of messages. The names
-    follow the draft of the semantic conventions for A2A (pull request 195 of
-    open-telemetry/semantic-conventions-genai): ``a2a.*``, ``gen_ai.*``, ``server.*``, ``http.*``
-    and ``error.type``; those that it does not define begin with ``holdfast.``.
+    Metrics (of the meter ``holdfast``) count operations, attempts, retries, reconnects, searches
+    and unknown outcomes, and measure durations, streams, queues, circuits, retry budgets and the
+    journal; the documentation lists them. Their attributes are names, and never ids.
+
+    Spans have ids, names and facts of errors as attributes, and no content of messages unless
+    `capture_content` is set. The names follow the draft of the semantic conventions for A2A (pull
+    request 195 of open-telemetry/semantic-conventions-genai): ``a2a.*``, ``gen_ai.*``,
+    ``server.*``, ``http.*`` and ``error.type``; those that it does not define begin with
+    ``holdfast.``.
 
     Args:
         tracer_provider: Makes the spans; the global one by default.
+        meter_provider: Makes the metrics; the global one by default.
         propagator: Writes the context into headers; the global one by default.
         operation_spans: Whether each operation has a span of kind INTERNAL around its requests
             (``holdfast.ask``). False by default.
+        capture_content: Whether the spans of requests have the parts of the message that they send
+            (``gen_ai.input.messages``) and of what the agent answers
+            (``gen_ai.output.messages``), up to 64 KiB each, without the bytes of files. False by
+            default.
 
     Raises:
         TypeError: An argument of another type.
@@ -67,23 +86,49 @@ class Telemetry:
         self,
         *,
         tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
         propagator: TextMapPropagator | None = None,
         operation_spans: bool = False,
+        capture_content: bool = False,
     ) -> None:
         if tracer_provider is not None:
             check_kind("tracer_provider", tracer_provider, trace.TracerProvider)
+        if meter_provider is not None:
+            check_kind("meter_provider", meter_provider, metrics.MeterProvider)
+        if propagator is not None:
+            check_methods("propagator", propagator, "inject")
         check_kind("operation_spans", operation_spans, bool)
-        tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
-        self._spans = Spans(tracer, propagator, operation_spans=operation_spans)
-        self._server_spans = ServerSpans(tracer, propagator)
+        check_kind("capture_content", capture_content, bool)
+        self._has_warned = False
+        tracer = trace.get_tracer("holdfast", __version__, tracer_provider=tracer_provider)
+        self._server_spans = ServerSpans(tracer, propagator, warn=self._warn)
+        self._spans = Spans(
+            tracer,
+            propagator,
+            operation_spans=operation_spans,
+            capture_content=capture_content,
+            warn=self._warn,
+        )
+        meter = Metrics(metrics.get_meter("holdfast", __version__, meter_provider))
+        handlers = defaultdict[type[Observation], list[Callable[[Any], None]]](list)
+        for source in (self._spans.handlers, meter.handlers):
+            for kind, handle in source.items():
+                handlers[kind].append(handle)
+        self._handlers = dict(handlers)
 
     def observe(self, observation: Observation) -> None:
-        """Make and end spans; the observer of a client.
+        """Make and end spans, and measure; the observer of a client.
+
+        A failure of OpenTelemetry is logged as a warning, once.
 
         Args:
             observation: The observation.
         """
-        self._spans.observe(observation)
+        for handle in self._handlers.get(type(observation), ()):
+            try:
+                handle(observation)
+            except Exception as failure:  # noqa: BLE001  a provider must not end calls
+                self._warn(failure)
 
     def layer(self, inner: Transport, /) -> Transport:
         """Return the layer around each attempt of a client.
@@ -103,3 +148,12 @@ class Telemetry:
             parent: The span that caused a push; None if unknown.
         """
         return self._server_spans.start(activity, parent)
+
+    def _warn(self, failure: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "OpenTelemetry failed, and calls continue without it: %s: %s",
+                type(failure).__name__,
+                failure,
+            )
