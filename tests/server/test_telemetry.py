@@ -26,7 +26,7 @@ from tests.kit.served_agents import URL, calling, echo
 from holdfast import connect
 from holdfast.errors import A2AError, TaskNotFoundError
 from holdfast.extend import HttpReply
-from holdfast.integrations.opentelemetry import Telemetry
+from holdfast.integrations.opentelemetry import HoldfastInstrumentor, Telemetry
 from holdfast.push import PushReceiver
 from holdfast.server import A2AServer, requires_input
 from holdfast.types import (
@@ -694,6 +694,25 @@ async def test_another_propagator_is_used(traced):
 
     assert one(finished(), "SendMessage").parent is None
     assert seen == [{"a": "b"}]
+
+
+async def test_a_program_that_is_instrumented_has_spans_of_its_servers_and_receivers(traced):
+    provider, finished = traced
+    instrumentor = HoldfastInstrumentor()
+    instrumentor.instrument(tracer_provider=provider)
+    try:
+        server, receiver = A2AServer(echo), PushReceiver("https://me.example/push")
+    finally:
+        instrumentor.uninstrument()
+    later = A2AServer(echo)
+
+    for each in (server, later):
+        assert await call_asgi(each.app(url=URL), HEADERS, body_of("m")) == 200
+        await each.close()
+    assert await call_asgi(receiver, HEADERS, b"{}") == 401
+    await receiver.close()
+
+    assert [span.name for span in finished()] == ["SendMessage", "ReceivePushNotification"]
 
 
 # ── Other tracing libraries ──────────────────────────────────────────────────────────────────

@@ -15,7 +15,14 @@ from holdfast.types import TaskState
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-__all__ = ["ActivityKind", "ServerActivity", "ServerSpan", "ServerTelemetry"]
+__all__ = [
+    "ActivityKind",
+    "ServerActivity",
+    "ServerSpan",
+    "ServerTelemetry",
+    "install_server_telemetry",
+    "installed_server_telemetry",
+]
 
 ActivityKind = Literal["request", "push", "delivery"]
 """Kind of a `ServerActivity`: an A2A request that a server answers, a push notification that it
@@ -98,3 +105,20 @@ class ServerTelemetry(Protocol):
                 is in its headers.
         """
         ...
+
+
+_installed: list[ServerTelemetry] = []  # at most one
+
+
+def install_server_telemetry(telemetry: ServerTelemetry | None) -> None:
+    """Set the telemetry of servers and push receivers that are made from now on without one.
+
+    Args:
+        telemetry: The telemetry; None for none.
+    """
+    _installed[:] = [] if telemetry is None else [telemetry]
+
+
+def installed_server_telemetry() -> ServerTelemetry | None:
+    """Return the telemetry of servers and push receivers that are made without one."""
+    return _installed[0] if _installed else None

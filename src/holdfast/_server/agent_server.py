@@ -20,6 +20,7 @@ from holdfast._arguments import (
     check_url,
     explains_unknown_options,
 )
+from holdfast._model.server_spans import installed_server_telemetry
 from holdfast._server.cards import interfaces, metadata_card
 from holdfast._server.executors import Executor, FunctionExecutor
 from holdfast._server.extra import require_extra
@@ -123,7 +124,7 @@ class A2AServer:
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
         telemetry: Makes a span for each request and each push notification, such as
             ``holdfast.integrations.opentelemetry.Telemetry``. The agent runs in the context of its
-            request's span. None by default.
+            request's span. By default that of ``HoldfastInstrumentor``, or none.
         env: Source of wall time and ids; None for the system's.
 
     Raises:
@@ -221,7 +222,7 @@ class A2AServer:
             keep_alive=keep_alive,
             timeout=timeout,
             handler_options=_check_handler_options(handler_options),
-            telemetry=telemetry,
+            telemetry=installed_server_telemetry() if telemetry is None else telemetry,
         )
         self._env: Env = SystemEnv() if env is None else env
         check_methods("env", self._env, "wall", "random", "new_id")
