@@ -118,6 +118,7 @@ bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figu
 	$(BIN)/python benchmarks/fan_out.py
 	$(BIN)/python benchmarks/dead_agent.py
 	$(BIN)/python benchmarks/hedging.py
+	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/command_line.py
 
 # The callers on the SDK run in .venv, those on AG2 in an environment of its own.

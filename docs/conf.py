@@ -40,6 +40,7 @@ nitpick_ignore_regex = [
         r"ClientTransport|ClientCallInterceptor",
         # Those of durable engines.
         r"(temporalio|dbos)\.[\w.]+|(workflow\.)?ActivityConfig|StepOptions",
+        r"(Tracer|Meter)Provider|TextMapPropagator",  # those of OpenTelemetry
         # Types in signatures of what programs receive and pass on.
         r"(holdfast\._.*\.)?(AnyOperation|AsgiExchange|Breaker|CallProgress|CardChecker|Context)",
         r"(holdfast\._.*\.)?(Entry|Exchange|Hedging|PemFiles|Progress|RetryAfterGate)",

@@ -856,9 +856,9 @@ _OBSERVATIONS = {
     "ReconcileStarted": "*timeout *error",
     "Reconciled": "*searched *duration *error",
     "Reconnected": "*number *error=None",
-    "RequestFinished": "*attempts *duration *error",
+    "RequestFinished": "*attempts *duration *error *retry_tokens=None",
     "RequestStarted": "",
-    "RetryScheduled": "*number *wait *reason *error",
+    "RetryScheduled": "*number *wait *reason *error *retry_tokens=None",
     "RetryStopped": "*reason *error",
     "StreamInterrupted": "*error",
     "WaitFinished": "*reason *duration",
@@ -967,7 +967,7 @@ def test_every_public_function_is_in_the_table():
 
 TRANSPORT = (
     "*resilience=None *timeout=900.0 *limits=None *engine=None *shared=None *env=None "
-    "*observers=()"
+    "*observers=() *telemetry=None"
 )
 INTEGRATIONS = {
     "a2a_sdk": {

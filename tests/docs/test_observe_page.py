@@ -4,16 +4,10 @@ import functools
 import json
 import logging
 import re
-import sys
-import types
 
 import msgspec
 import prometheus_client
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.kit.pages import Page, execute
 
 import holdfast
@@ -39,18 +33,6 @@ def run(monkeypatch):
         return agent, printed
 
     return run
-
-
-@pytest.fixture
-def stand_in(monkeypatch):
-    """Puts a small module in the place of a library that the tests do not install."""
-
-    def stand_in(name, **members):
-        module = types.ModuleType(name)
-        vars(module).update(members)
-        monkeypatch.setitem(sys.modules, name, module)
-
-    return stand_in
 
 
 async def test_each_level_logs_what_the_page_says(run, caplog, monkeypatch):
@@ -216,76 +198,6 @@ async def test_structlog_writes_the_fields_and_what_the_program_has_bound(
     assert "attempt 2 follows in" in retry["event"]
 
 
-async def test_the_instrumentation_of_aiohttp_is_switched_on(run, stand_in):
-    switched = []
-    instrumentor = types.SimpleNamespace(instrument=lambda: switched.append(True))
-    stand_in("opentelemetry.instrumentation")
-    stand_in(
-        "opentelemetry.instrumentation.aiohttp_client",
-        AioHttpClientInstrumentor=lambda: instrumentor,
-    )
-
-    await run("AioHttpClientInstrumentor")
-
-    assert switched == [True]
-
-
-async def test_telemetry_makes_the_spans_and_sends_the_context(run, monkeypatch):
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", functools.partial(get_tracer, provider))
-
-    agent, _ = await run("telemetry = Telemetry()\nasync with")
-
-    spans = exporter.get_finished_spans()
-    assert {span.name for span in spans} == {
-        *("GetAgentCard", "SendStreamingMessage", "SubscribeToTask", "GetTask"),
-        "POST",
-    }
-    names = {name for span in spans for name in span.attributes}
-    assert all(
-        f"`{name}`" in PAGE.text
-        for name in names
-        if name not in {"holdfast.operation", "holdfast.operation.id", "holdfast.request.id"}
-    )
-    sent = [each.headers.get("traceparent") for each in agent.received]
-    assert sum(each is not None for each in sent) == len(sent) - 1  # all but the card's
-
-
-@pytest.mark.real_time
-async def test_spans_of_an_agent_are_below_the_request_that_it_answers(monkeypatch):
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", functools.partial(get_tracer, provider))
-    moon, connect = FakeAgent("384,400 km", url=HERE), holdfast.connect
-    monkeypatch.setattr(
-        holdfast,
-        "connect",
-        lambda url, **options: connect(
-            url, engine=FakeNetwork(moon) if url == HERE else None, **options
-        ),
-    )
-    printed = []
-
-    await execute(PAGE.block("A2AServer"), print=printed.append)
-
-    assert printed == ["384,400 km"]
-    spans = exporter.get_finished_spans()
-    served = [span for span in spans if span.kind is trace.SpanKind.SERVER]
-    assert len({span.context.trace_id for span in served}) == len(served)
-    (asked,) = [span for span in served if span.name == "SendStreamingMessage"]
-    below = [
-        span for span in spans if span.parent and span.parent.span_id == asked.context.span_id
-    ]
-    assert {"GetAgentCard", "SendStreamingMessage"} <= {span.name for span in below}
-    assert all(f"`{name}`" in PAGE.text for span in served for name in span.attributes)
-
-
-def get_tracer(provider, name, *_args, **_options):
-    # Not for the official SDK, which makes spans of its own.
-    return provider.get_tracer(name) if name == "holdfast" else trace.NoOpTracer()
-
-
 async def test_statistics_are_those_of_the_endpoints(run):
     _, printed = await run("retry_tokens")
 
@@ -305,9 +217,6 @@ def test_every_block_is_run():
         "prometheus_client",
         "JsonFormatter",
         "ProcessorFormatter",
-        "AioHttpClientInstrumentor",
-        "telemetry = Telemetry()\nasync with",
-        "A2AServer",
         "retry_tokens",
     )
 
