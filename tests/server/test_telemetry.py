@@ -329,6 +329,98 @@ async def test_an_async_generator_may_keep_a_span_open_across_its_yields(traced)
     assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendStreamingMessage"))
 
 
+@both_bindings
+async def test_a_subscription_has_a_span_of_its_own(traced, binding):
+    provider, finished = traced
+    tracer = provider.get_tracer("agent")
+
+    async def slow(_):
+        await asyncio.sleep(10)
+        with tracer.start_as_current_span("work"):
+            return "done"
+
+    async with calling(A2AServer(slow, telemetry=telemetry_of(provider)), binding) as client:
+        task = await client.send_message("hi", return_immediately=True)
+        headers = {"traceparent": TRACEPARENT}
+        async with client.subscribe_to_task(task.id, headers=headers) as events:
+            assert [event async for event in events]
+
+    subscribed = one(finished(), "SubscribeToTask")
+    assert parent_ids(subscribed) == (TRACE, SPAN)
+    assert subscribed.attributes["a2a.task.id"] == task.id
+    assert subscribed.attributes["a2a.task.state"] == "TASK_STATE_COMPLETED"
+    assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendMessage"))
+
+
+async def test_concurrent_requests_keep_their_contexts_apart(traced):
+    provider, finished = traced
+    seen = {}
+
+    async def agent(message):
+        for _ in range(5):
+            await asyncio.sleep(1)
+            seen.setdefault(message.text, set()).add(
+                (trace.get_current_span().get_span_context().trace_id, baggage.get_baggage("user"))
+            )
+        return message.text
+
+    async with calling(A2AServer(agent, telemetry=telemetry_of(provider))) as client:
+        await asyncio.gather(
+            *(
+                client.ask(
+                    str(number),
+                    headers={
+                        "traceparent": f"00-{number:032x}-{SPAN}-01",
+                        "baggage": f"user={number}",
+                    },
+                )
+                for number in range(1, 21)
+            )
+        )
+
+    assert seen == {str(number): {(number, str(number))} for number in range(1, 21)}
+    assert len(finished()) >= 20
+
+
+async def test_the_context_in_which_a_server_is_started_is_not_used(traced):
+    provider, finished = traced
+    agent, server = nested(provider)
+    token = context.attach(baggage.set_baggage("user", "operator"))
+    with provider.get_tracer("program").start_as_current_span("main"):
+        assert await call_asgi(server.app(url=URL), HEADERS, body_of("m")) == 200
+    context.detach(token)
+    await server.close()
+
+    assert one(finished(), "SendMessage").parent is None
+    assert agent.baggage == [{}]
+
+
+async def test_a_trace_that_is_not_sampled_is_continued_without_spans(traced):
+    provider, finished = traced
+    engine, seen = Carrying(), []
+
+    async def agent(message):
+        seen.append(trace.get_current_span().get_span_context())
+        return message.text
+
+    server = A2AServer(
+        agent,
+        push=True,
+        push_engine=engine,
+        push_networks=["127.0.0.0/8"],
+        telemetry=telemetry_of(provider),
+    )
+    config = TaskPushNotificationConfig(url="http://127.0.0.1/")
+    async with calling(server) as client:
+        headers = {"traceparent": TRACEPARENT.removesuffix("01") + "00"}
+        await client.ask("hi", headers=headers, push_notification_config=config)
+
+    assert finished() == ()
+    assert (f"{seen[0].trace_id:032x}", seen[0].trace_flags.sampled) == (TRACE, False)
+    sent = {request.headers["traceparent"][-3:] for request in engine.requests}
+    assert sent == {"-00"}
+
+
 # ── Errors and ends ──────────────────────────────────────────────────────────────────────────
 
 
