@@ -505,6 +505,10 @@ SIGNATURES = {
     "HttpEngine.request": "self request",
     "HttpEngine.stream": "self request",
     "HttpEngine.close": "self",
+    "ServerSpan.attached": "self",
+    "ServerSpan.headers": "self",
+    "ServerSpan.end": "self activity error=None",
+    "ServerTelemetry.start_span": "self activity parent=None /",
     "TelemetrySource.observe": "self observation /",
     "TelemetrySource.layer": "self inner /",
     "Transport.unary": "self call /",
@@ -713,7 +717,11 @@ CONSTRUCTORS = {
     "UnaryOnly": "",
     "PushReceiver": (
         "url *keys=None *jwt=None *journal=None *limits=None *max_tasks=10000 "
-        "*max_bytes=268435456 *engine=None *env=None"
+        "*max_bytes=268435456 *engine=None *telemetry=None *env=None"
+    ),
+    "ServerActivity": (
+        "*kind *method=None *endpoint=None *version=None *tenant=None *message_id=None "
+        "*task_id=None *context_id=None *state=None *http_status=None *headers=dict()"
     ),
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "ReconnectError": "message='' *task=None *task_id=None **facts",

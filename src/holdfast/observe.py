@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from holdfast._client.circuit import Circuit
     from holdfast._client.named_agent import AgentHealth
     from holdfast._client.stats import ClientStats, EndpointStats
+    from holdfast._model.server_spans import (
+        ActivityKind,
+        ServerActivity,
+        ServerSpan,
+        ServerTelemetry,
+    )
     from holdfast._pipeline.observations import (
         AttemptFinished,
         AttemptStarted,
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast._policy.breaker import BreakerState
 
 __all__ = [
+    "ActivityKind",
     "AgentHealth",
     "AttemptFinished",
     "AttemptStarted",
@@ -67,6 +74,9 @@ __all__ = [
     "RequestStarted",
     "RetryScheduled",
     "RetryStopped",
+    "ServerActivity",
+    "ServerSpan",
+    "ServerTelemetry",
     "StreamInterrupted",
     "TelemetrySource",
     "WaitFinished",
@@ -80,6 +90,7 @@ __getattr__, __dir__ = publish(
         "_client.circuit": "Circuit",
         "_client.named_agent": "AgentHealth",
         "_client.stats": "ClientStats EndpointStats",
+        "_model.server_spans": "ActivityKind ServerActivity ServerSpan ServerTelemetry",
         "_pipeline.observations": (
             "AttemptFinished AttemptStarted CardChecked CircuitChanged EventReceived "
             "GapDetected HedgeStarted JournalStep JournalWritten Observation Observer "

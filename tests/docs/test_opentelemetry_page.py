@@ -47,7 +47,8 @@ def exporter(monkeypatch):
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
     def get_tracer(name, *_args, **_options):
-        return provider.get_tracer(name)
+        # Not for the official SDK, which makes spans of its own.
+        return provider.get_tracer(name) if name == "holdfast" else trace.NoOpTracer()
 
     monkeypatch.setattr(trace, "get_tracer", get_tracer)
     return exporter
@@ -58,7 +59,7 @@ def named(attributes):
 
 
 async def test_telemetry_makes_the_spans_and_sends_the_context(run, exporter):
-    agent = await run("telemetry = Telemetry()")
+    agent = await run("telemetry = Telemetry()\nasync with")
 
     spans = exporter.get_finished_spans()
     assert {span.name for span in spans} == {
@@ -67,6 +68,32 @@ async def test_telemetry_makes_the_spans_and_sends_the_context(run, exporter):
     }
     assert named({name for span in spans for name in span.attributes}) == set()
     assert all("traceparent" in each.headers for each in agent.received)
+
+
+@pytest.mark.real_time
+async def test_spans_of_an_agent_are_below_the_request_that_it_answers(monkeypatch, exporter):
+    here = "http://localhost:9999"
+    moon, connect = FakeAgent("384,400 km", url=here), holdfast.connect
+    monkeypatch.setattr(
+        holdfast,
+        "connect",
+        lambda url, **options: connect(
+            url, engine=FakeNetwork(moon) if url == here else None, **options
+        ),
+    )
+    printed = []
+
+    await execute(PAGE.block("A2AServer"), print=printed.append)
+
+    assert printed == ["384,400 km"]
+    spans = exporter.get_finished_spans()
+    served = [span for span in spans if span.kind is trace.SpanKind.SERVER]
+    (asked,) = [span for span in served if span.name == "SendStreamingMessage"]
+    below = [
+        span for span in spans if span.parent and span.parent.span_id == asked.context.span_id
+    ]
+    assert {"GetAgentCard", "SendStreamingMessage"} <= {span.name for span in below}
+    assert named({name for span in served for name in span.attributes}) == set()
 
 
 async def test_the_instrumentor_gives_a_telemetry_to_all_clients(run, exporter):
@@ -131,7 +158,7 @@ async def test_metrics_have_the_attributes_of_the_table(run, monkeypatch, tmp_pa
     )
     connect = functools.partial(holdfast.connect, journal=tmp_path / "calls.db")
     monkeypatch.setattr(holdfast, "connect", connect)
-    await run("telemetry = Telemetry()")
+    await run("telemetry = Telemetry()\nasync with")
 
     for scope in reader.get_metrics_data().resource_metrics[0].scope_metrics:
         for metric in scope.metrics:
@@ -196,7 +223,8 @@ def test_the_panels_of_the_dashboard_do_not_overlap():
 
 def test_every_block_is_run():
     PAGE.check_complete(
-        "telemetry = Telemetry()",
+        "telemetry = Telemetry()\nasync with",
+        "A2AServer",
         "PrometheusMetricReader",
         "HoldfastInstrumentor().instrument()",
         "AioHttpClientInstrumentor",

@@ -27,6 +27,7 @@ __all__ = [
     "sdk03_process",
     "sdk_process",
     "sdk_python",
+    "traced_process",
 ]
 
 AGENTS = ROOT / "tests" / "agents"
@@ -60,6 +61,11 @@ def sdk_process(errors, *options):
 def guarded_process(errors, *options):
     """Runs a real agent behind Holdfast's errors; gives its origin."""
     return _process(errors, sdk_python(), "guarded_agent.py", "--holdfast", PACKAGE, *options)
+
+
+def traced_process(errors, *options):
+    """Runs a real agent with the SDK's own spans; gives its origin."""
+    return _process(errors, sdk_python(), "traced_agent.py", *options)
 
 
 def sdk03_process(errors, *options):

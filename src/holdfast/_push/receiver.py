@@ -30,17 +30,20 @@ from holdfast._asgi import (
     ASGIScope,
     ASGISend,
     ClientGone,
+    ShortReply,
     lifespan,
     refuse_websocket,
     reply,
 )
 from holdfast._journal.resolve import open_journal
 from holdfast._model.hosts import is_loopback
+from holdfast._model.server_spans import installed_server_telemetry
 from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
 from holdfast._push.refusals import Refused, reply_to
 from holdfast._push.replay_cache import ReplayCache
 from holdfast._push.signatures import JwtPolicy, SignatureCheck
+from holdfast._push.tracing import DeliverySpan
 from holdfast._push.validation import DeliveryValidator
 from holdfast._push.waits import TaskWait
 from holdfast._push.watches import Watch, Watches
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._client.client import Client
     from holdfast._journal.protocol import TokenJournal
+    from holdfast._model.server_spans import ServerTelemetry
     from holdfast._net.engine import HttpEngine
 
 __all__ = ["PushReceiver"]
@@ -101,6 +105,9 @@ class PushReceiver(ClosingContext):
             is refused (HTTP 413).
         engine: Fetches keys from their URL: an `HttpEngine` or an ``aiohttp.ClientSession``, which
             is not closed; an own `AiohttpEngine` by default.
+        telemetry: Makes a span for each request, such as
+            ``holdfast.integrations.opentelemetry.Telemetry``. By default that of
+            ``HoldfastInstrumentor``, or none.
         env: Wall time and ids, for tests.
 
     Raises:
@@ -136,6 +143,7 @@ class PushReceiver(ClosingContext):
         max_tasks: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
         engine: HttpEngine | aiohttp.ClientSession | None = None,
+        telemetry: ServerTelemetry | None = None,
         env: Env | None = None,
     ) -> None:
         self.url = _address(url, "push address", no_user="pass config() an authentication instead")
@@ -143,6 +151,9 @@ class PushReceiver(ClosingContext):
         check_kind("limits", self._limits, Limits)
         self._env: Env = SystemEnv() if env is None else env
         check_methods("env", self._env, "wall", "random", "new_id")
+        if telemetry is not None:
+            check_methods("telemetry", telemetry, "start_span")
+        self._telemetry = installed_server_telemetry() if telemetry is None else telemetry
         check_count("max_tasks", max_tasks, least=1)
         check_count("max_bytes", max_bytes, least=1)
         self._owned: HttpEngine | None = None
@@ -374,13 +385,23 @@ class PushReceiver(ClosingContext):
                 raise ValueError(text)
 
     async def _serve(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
+        traced = DeliverySpan(self._telemetry, self.url, scope)
         try:
-            answer = await self._validator.answer(scope, receive)
+            with traced.attached():
+                event = await self._validator.accept(scope, receive)
         except Refused as refusal:
             answer = reply_to(refusal)
             logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
+            traced.end(answer.status)
         except ClientGone:
+            traced.end()
             return
+        except BaseException as error:
+            traced.end(error=error)
+            raise
+        else:
+            answer = ShortReply(200, "taken")
+            traced.end(answer.status, event)
         await reply(send, answer)
 
     # ── Helpers ──────────────────────────────────────────────────────────────────────────────

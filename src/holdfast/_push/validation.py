@@ -20,7 +20,6 @@ from holdfast._asgi import (
     ASGIReceive,
     ASGIScope,
     BodyRejected,
-    ShortReply,
     header_map,
     read_body,
 )
@@ -73,8 +72,8 @@ class DeliveryValidator:
         self._limits = limits
         self._largest = min(limits.event, watches.most_bytes)
 
-    async def answer(self, scope: ASGIScope, receive: ASGIReceive) -> ShortReply:
-        """Handle one request.
+    async def accept(self, scope: ASGIScope, receive: ASGIReceive) -> Event:
+        """Accept the delivery of one request, and return its event; once if it is repeated.
 
         Raises:
             Refused: The request is not a delivery, or is refused.
@@ -103,14 +102,13 @@ class DeliveryValidator:
             body = await read_body(
                 receive, limit=self._largest, seconds=_READING_TIMEOUT_S, reserve=reserve
             )
-            await self._accept(body, candidates, verified_jwt)
+            return await self._accept(body, candidates, verified_jwt)
         except BodyRejected as rejected:
             is_large = rejected.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             refusal = Refusal.TOO_LARGE if is_large else Refusal.TOO_SLOW
             raise Refused(refusal, rejected.text) from None
         finally:
             self._watches.release(reserved)
-        return ShortReply(200, "taken")
 
     def _authenticated(self, headers: Mapping[str, str]) -> tuple[Watch, ...] | None:
         """Return the watches that the secrets of a request belong to; None without secrets."""
@@ -131,8 +129,8 @@ class DeliveryValidator:
 
     async def _accept(
         self, body: bytes, candidates: tuple[Watch, ...] | None, verified_jwt: VerifiedJwt | None
-    ) -> None:
-        """Accept a body; nothing suspends after its token was recorded."""
+    ) -> Event:
+        """Accept a body, and return its event; nothing suspends after its token was recorded."""
         self._check_open()
         if verified_jwt is not None:
             body = self._signed_body(body, verified_jwt)
@@ -142,17 +140,18 @@ class DeliveryValidator:
                 event, candidates, verified_jwt
             )  # an unexpected delivery must not use up the token
             if not await self._used.record(verified_jwt, body):
-                return
+                return event
             self._check_open()
         watch, event = self._resolve(event, candidates, verified_jwt)
         if verified_jwt is not None and self._used.has(verified_jwt, body):
-            return
+            return event
         try:
             self._watches.deliver(watch, event, body)
         except LimitExceededError:
             raise Refused(Refusal.TOO_LARGE, "the task has become too large") from None
         if verified_jwt is not None:
             self._used.add(verified_jwt, body)
+        return event
 
     def _resolve(
         self, event: Event, candidates: tuple[Watch, ...] | None, verified_jwt: VerifiedJwt | None

@@ -20,6 +20,7 @@ from holdfast._arguments import (
     check_url,
     explains_unknown_options,
 )
+from holdfast._model.server_spans import installed_server_telemetry
 from holdfast._server.cards import interfaces, metadata_card
 from holdfast._server.executors import Executor, FunctionExecutor
 from holdfast._server.extra import require_extra
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast._server.service import Service
     from holdfast._server.settings import Authenticate, CardModifier, Middleware, PushUrlValidator
     from holdfast.extend import Env, HttpEngine
+    from holdfast.observe import ServerTelemetry
 
 __all__ = ["A2AServer"]
 
@@ -120,6 +122,9 @@ class A2AServer:
         timeout: Seconds that a turn may take, 3,600 by default; None for no limit. It does not
             apply to an SDK executor.
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
+        telemetry: Makes a span for each request and each push notification, such as
+            ``holdfast.integrations.opentelemetry.Telemetry``. The agent runs in the context of its
+            request's span. By default that of ``HoldfastInstrumentor``, or none.
         env: Source of wall time and ids; None for the system's.
 
     Raises:
@@ -174,6 +179,7 @@ class A2AServer:
         keep_alive: float = 15.0,
         timeout: float | None = 3600.0,
         handler_options: dict[str, Any] | None = None,
+        telemetry: ServerTelemetry | None = None,
         env: Env | None = None,
     ) -> None:
         require_extra("server", "A2AServer")
@@ -216,6 +222,7 @@ class A2AServer:
             keep_alive=keep_alive,
             timeout=timeout,
             handler_options=_check_handler_options(handler_options),
+            telemetry=installed_server_telemetry() if telemetry is None else telemetry,
         )
         self._env: Env = SystemEnv() if env is None else env
         check_methods("env", self._env, "wall", "random", "new_id")

@@ -19,10 +19,12 @@ from a2a.utils.errors import InternalError
 
 from holdfast._asgi import header_map
 from holdfast._server.answers import refuse
+from holdfast._server.tracing import keep_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from a2a.server.context import ServerCallContext
     from starlette.requests import Request
 
     from holdfast._asgi import ASGIApplication, ASGIReceive, ASGIScope, ASGISend
@@ -123,7 +125,20 @@ class HttpContextBuilder(DefaultServerCallContextBuilder):
 
     The caller's name is the user's ``identity``; without one it is the ``display_name``, which two
     users may share.
+
+    Args:
+        traced: Whether requests have spans, which need their headers.
     """
+
+    def __init__(self, *, traced: bool = False) -> None:
+        self._traced = traced
+
+    def build(self, request: Request) -> ServerCallContext:
+        """Return the call context of a request."""
+        context = super().build(request)
+        if self._traced:
+            keep_headers(context, request)
+        return context
 
     def build_user(self, request: Request) -> User:
         """Return the caller.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
+import msgspec
 from a2a.server.context import ServerCallContext
 from a2a.server.tasks import PushNotificationConfigStore, PushNotificationSender
 from a2a.utils import errors as sdk
@@ -33,9 +34,12 @@ from holdfast.extend import HttpRequest, NetworkReach, presentable
 from holdfast.policies import Timeouts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
     from holdfast._server.settings import PushUrlValidator
+    from holdfast._server.tracing import TurnSpans
     from holdfast._wire.network_scope import Network
     from holdfast.extend import HttpEngine
 
@@ -160,17 +164,30 @@ class PushSender(PushNotificationSender):
         engine: The engine.
         store: The configurations.
         targets: The addresses that may be pushed to.
+        spans: Starts the span of each push; None for no spans.
     """
 
     def __init__(
-        self, engine: HttpEngine, store: PushNotificationConfigStore, targets: PushTargets
+        self,
+        engine: HttpEngine,
+        store: PushNotificationConfigStore,
+        targets: PushTargets,
+        spans: TurnSpans | None = None,
     ) -> None:
+        self._spans = spans
         self._engine = engine
         self._store = store
         self._targets = targets
 
     async def send_notification(self, task_id: str, event: Any) -> None:
         """Post an event of a task to each of its configurations; failures are logged."""
+        try:
+            await self._send_to_all(task_id, event)
+        finally:
+            if self._spans is not None:
+                self._spans.forget(task_id, event)
+
+    async def _send_to_all(self, task_id: str, event: Any) -> None:
         try:
             configs = await self._configs(task_id)
         except Exception:
@@ -179,7 +196,7 @@ class PushSender(PushNotificationSender):
         if not configs:
             return
         body = json.dumps(MessageToDict(to_stream_response(event))).encode()
-        await asyncio.gather(*(self._send(task_id, config, body) for config in configs))
+        await asyncio.gather(*(self._send(task_id, event, config, body) for config in configs))
 
     async def _configs(self, task_id: str) -> list[TaskPushNotificationConfig]:
         get_all = getattr(self._store, "get_info_for_dispatch", None)
@@ -187,11 +204,14 @@ class PushSender(PushNotificationSender):
             return list(await get_all(task_id))
         return list(await self._store.get_info(task_id, ServerCallContext()))  # SDK 1.0
 
-    async def _send(self, task_id: str, config: TaskPushNotificationConfig, body: bytes) -> None:
+    async def _send(
+        self, task_id: str, event: Any, config: TaskPushNotificationConfig, body: bytes
+    ) -> None:
         shown = one_line(presentable(config.url), _MAX_SHOWN_CHARS)
         try:
-            deadline_at = asyncio.get_running_loop().time() + _PUSH_TIMEOUT_S
-            status = await wait_until(deadline_at, self._post(config, body), _too_slow)
+            if not is_http_address(config.url):  # a store may contain URLs that were not checked
+                raise ValueError("it is not an address of http or https")  # noqa: TRY301
+            status = await self._post_in_span(task_id, event, config, body)
         except NetworkPolicyError as error:
             address = error.address or "an unknown address"
             reason = f"it resolves to {address}, which is not a public address; {_hint(address)}"
@@ -203,16 +223,42 @@ class PushSender(PushNotificationSender):
             reason = f"its server answered with HTTP {status}"
         logger.warning("a push of task %s to %s failed: %s", task_id, shown, reason)
 
-    async def _post(self, config: TaskPushNotificationConfig, body: bytes) -> int:
+    async def _post_in_span(
+        self, task_id: str, event: Any, config: TaskPushNotificationConfig, body: bytes
+    ) -> int:
+        """Post an event in time, in a span if there are any; return the HTTP status."""
+        if self._spans is None:
+            return await self._post_in_time(config, body, {})
+        activity, span = self._spans.start_push(task_id, event, config.url)
+        error: BaseException | None = None
+        try:
+            with span.attached():
+                status = await self._post_in_time(config, body, span.headers())
+            activity = msgspec.structs.replace(activity, http_status=status)
+        except BaseException as failure:
+            error = failure
+            raise
+        else:
+            return status
+        finally:
+            span.end(activity, error)
+
+    async def _post_in_time(
+        self, config: TaskPushNotificationConfig, body: bytes, trace: Mapping[str, str]
+    ) -> int:
+        deadline_at = asyncio.get_running_loop().time() + _PUSH_TIMEOUT_S
+        return await wait_until(deadline_at, self._post(config, body, trace), _too_slow)
+
+    async def _post(
+        self, config: TaskPushNotificationConfig, body: bytes, trace: Mapping[str, str]
+    ) -> int:
         """Post an event, and return the HTTP status of the reply."""
-        headers = {"content-type": "application/json"}
+        headers = {**trace, "content-type": "application/json"}
         if config.token:
             headers["x-a2a-notification-token"] = config.token
         scheme, credentials = config.authentication.scheme, config.authentication.credentials
         if scheme and credentials:
             headers["authorization"] = f"{scheme} {credentials}"
-        if not is_http_address(config.url):  # a store may contain URLs that were not checked
-            raise ValueError("it is not an address of http or https")
         request = HttpRequest(
             method="POST",
             url=config.url,

@@ -33,6 +33,7 @@ from holdfast._server.identity import Authentication, HttpContextBuilder
 from holdfast._server.push import BoundedPushConfigs, PushSender, PushTargets
 from holdfast._server.safe_handler import SafeRequestHandler
 from holdfast._server.streams import with_safe_requests
+from holdfast._server.tracing import TracedRequestHandler, TurnSpans
 from holdfast.integrations.a2a_sdk import to_proto
 
 if TYPE_CHECKING:
@@ -94,7 +95,13 @@ class Service:
             max_parts=settings.max_parts,
             max_values=settings.max_json_values,
         )
-        self.handler = cast("RequestHandler", self._safe_handler)
+        telemetry = settings.telemetry
+        self.handler = cast(
+            "RequestHandler",
+            self._safe_handler
+            if telemetry is None
+            else TracedRequestHandler(self._safe_handler, telemetry, card),
+        )
 
     def app(self, card: AgentCard, bindings: Sequence[str], rules: HostRules) -> ProtocolErrors:
         """Return the ASGI application for the HTTP bindings.
@@ -106,15 +113,14 @@ class Service:
         """
         settings = self._settings
         with_v03 = _V03 in settings.versions
+        contexts = HttpContextBuilder(traced=settings.telemetry is not None)
         routes: list[BaseRoute] = [_card_route(card)]
         if "JSONRPC" in bindings:
             routes += create_jsonrpc_routes(
-                self.handler, "/", HttpContextBuilder(), enable_v0_3_compat=with_v03
+                self.handler, "/", contexts, enable_v0_3_compat=with_v03
             )
         if "HTTP+JSON" in bindings:
-            routes += create_rest_routes(
-                self.handler, HttpContextBuilder(), enable_v0_3_compat=with_v03
-            )
+            routes += create_rest_routes(self.handler, contexts, enable_v0_3_compat=with_v03)
         routes = with_safe_requests(
             routes, keep_alive=settings.keep_alive, max_values=settings.max_json_values
         )
@@ -232,7 +238,9 @@ class Service:
                 from holdfast.extend import AiohttpEngine
 
                 engine = self._engine = AiohttpEngine(proxies=False)
-            sender = PushSender(engine, store, targets)
+            spans = None if settings.telemetry is None else TurnSpans(settings.telemetry)
+            self._turns.spans = spans
+            sender = PushSender(engine, store, targets, spans)
         return {
             "push_config_store": BoundedPushConfigs(store, settings.max_push_configs),
             "push_sender": sender,

@@ -17,6 +17,7 @@ from holdfast._arguments import (
     check_seconds,
 )
 from holdfast._wire.network_scope import Network
+from holdfast.observe import ServerTelemetry
 from holdfast.types import AgentCard, AgentExtension
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15.0
     timeout: float | None = 3600.0
     handler_options: dict[str, Any] = {}
+    telemetry: ServerTelemetry | None = None
 
     def __post_init__(self) -> None:
         for version in self.versions:
@@ -98,6 +100,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("push_engine configures the server's own sender; omit push_sender")
         if self.push_sender is not None:
             check_methods("push_sender", self.push_sender, "send_notification")
+        if self.telemetry is not None:
+            check_methods("telemetry", self.telemetry, "start_span")
 
     def _check_callables(self) -> None:
         for name in ("card_modifier", "push_url_validator", "authenticate"):

@@ -21,6 +21,7 @@ from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.answers import error_of_failure
 from holdfast._server.outcomes import TurnOutcome
 from holdfast._server.safe_handler import sdk_error
+from holdfast._server.tracing import span_of
 from holdfast.errors import A2AError, InternalError
 from holdfast.integrations.a2a_sdk import to_proto, to_value
 from holdfast.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext
 
     from holdfast._server.executors import Executor
+    from holdfast._server.tracing import TurnSpans
     from holdfast.extend import Env
+    from holdfast.observe import ServerSpan
 
 __all__ = ["SdkTurnRegistry", "StoppedTurns", "TurnRegistry"]
 
@@ -120,9 +123,14 @@ R = TypeVar("R", bound=_RunningTurn)
 
 
 class _Registry(AgentExecutor, Generic[R]):
-    """An SDK executor that runs each turn in a task of its own, until the server stops."""
+    """An SDK executor that runs each turn in a task of its own, until the server stops.
+
+    Attributes:
+        spans: Gets the span of each turn; None if there are no spans of pushes.
+    """
 
     def __init__(self) -> None:
+        self.spans: TurnSpans | None = None
         self._running: dict[str, R] = {}
         self._is_stopping = False
         self._grace = CancelScope()
@@ -146,13 +154,22 @@ class _Registry(AgentExecutor, Generic[R]):
             await running.fail(InternalError("the agent is stopping", transient=True))
             return
         task_id = running.task_id
-        running.task = asyncio.create_task(self._run(running), name=f"turn of task {task_id}")
+        span = span_of(context.call_context)
+        if span is not None and self.spans is not None:
+            self.spans.add(task_id, span)
+        run = self._run(running) if span is None else self._run_in(span, running)
+        running.task = asyncio.create_task(run, name=f"turn of task {task_id}")
         self._running[task_id] = running
         try:
             await self._wait(running)
         finally:
             if self._running.get(task_id) is running:
                 del self._running[task_id]
+
+    async def _run_in(self, span: ServerSpan, running: R) -> None:
+        """Run a turn below the span of its request, which may end earlier."""
+        with span.attached():
+            await self._run(running)
 
     async def stop(self, grace: float) -> StoppedTurns:
         """Refuse new turns, and stop those that are in flight after a grace.

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from holdfast._integrations.otel.spans import Spans
     from holdfast.extend import Call, CallNext, Reply, Transport
 
-__all__ = ["AttemptSpans"]
+__all__ = ["SUPPRESS_HTTP", "AttemptSpans"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_SUPPRESS_HTTP: str = getattr(
+SUPPRESS_HTTP: str = getattr(
     context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
 )
 """Key of the context by which instrumentations of HTTP clients make no span of their own.
@@ -46,7 +46,7 @@ class AttemptSpans(BaseLayer):
         call = self._spans.with_context(call, current)
         if self._spans.captures_content:
             self._spans.capture_input(call)
-        token = context.attach(context.set_value(_SUPPRESS_HTTP, value=True, context=current))
+        token = context.attach(context.set_value(SUPPRESS_HTTP, value=True, context=current))
         try:
             reply = await call_next(call)
         except GeneratorExit:  # the coroutine is dropped, maybe in another context

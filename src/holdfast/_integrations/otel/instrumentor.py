@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast._integrations.otel.telemetry import Telemetry
+from holdfast._model.server_spans import install_server_telemetry
 from holdfast._pipeline.installed_telemetry import install_telemetry, installed_telemetry
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _CAPTURING = frozenset({"true", "span_only", "span_and_event"})
 
 
 class HoldfastInstrumentor:
-    """Gives a `Telemetry` to all clients of a program that are made without one.
+    """Gives a `Telemetry` to all clients, servers and push receivers that are made without one.
 
     The program need not be changed: ``opentelemetry-instrument python program.py`` finds this
     class by its entry point. It has the methods of ``BaseInstrumentor`` of
@@ -52,7 +53,7 @@ class HoldfastInstrumentor:
         skip_dep_check: bool = False,
         raise_exception_on_conflict: bool = False,
     ) -> None:
-        """Give a `Telemetry` to the clients and servers that are made from now on.
+        """Give a `Telemetry` to clients, servers and push receivers that are made from now on.
 
         Args:
             tracer_provider: As for `Telemetry`.
@@ -83,7 +84,9 @@ class HoldfastInstrumentor:
             capture_content=capture_content,
         )
         install_telemetry(telemetry)
+        install_server_telemetry(telemetry)
 
     def uninstrument(self) -> None:
         """Give no `Telemetry` to clients that are made from now on; others keep theirs."""
         install_telemetry(None)
+        install_server_telemetry(None)

@@ -12,6 +12,7 @@ from opentelemetry import metrics, trace
 from holdfast._arguments import check_kind, check_methods
 from holdfast._integrations.otel.attempt_spans import AttemptSpans
 from holdfast._integrations.otel.metrics import Metrics
+from holdfast._integrations.otel.server_spans import ServerSpans
 from holdfast._integrations.otel.spans import Spans
 from holdfast._version import __version__
 from holdfast.observe import Observation
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from holdfast.extend import Transport
+    from holdfast.observe import ServerActivity, ServerSpan
 
 __all__ = ["Telemetry"]
 
@@ -40,6 +42,17 @@ class Telemetry:
       (``traceparent``, ``tracestate``, baggage), if the agent's origin is trusted with
       credentials, and unless the caller passes a ``traceparent`` of its own.
     - a span of kind INTERNAL for each search after a lost reply (``reconcile``).
+
+    Pass it as ``A2AServer(telemetry=…)`` as well, and as ``PushReceiver(telemetry=…)``. It makes
+
+    - a span of kind SERVER for each request, named after its A2A method, from its start to its
+      reply or the last event of its stream. Its parent is the context in the request's headers or
+      gRPC metadata. The agent runs in its context, with the baggage of the request.
+    - below it a span of kind CLIENT for each push notification of the turn
+      (``SendPushNotification``), whose ids are sent to the receiver, without tracestate and
+      baggage: a client chose the receiver.
+    - a span of kind CONSUMER for each request to a push receiver (``ReceivePushNotification``),
+      linked to the context in its headers.
 
     While an attempt is made, instrumentations of aiohttp, httpx and other HTTP clients make no
     spans of their own.
@@ -87,8 +100,10 @@ class Telemetry:
         check_kind("operation_spans", operation_spans, bool)
         check_kind("capture_content", capture_content, bool)
         self._has_warned = False
+        tracer = trace.get_tracer("holdfast", __version__, tracer_provider=tracer_provider)
+        self._server_spans = ServerSpans(tracer, propagator, warn=self._warn)
         self._spans = Spans(
-            trace.get_tracer("holdfast", __version__, tracer_provider=tracer_provider),
+            tracer,
             propagator,
             operation_spans=operation_spans,
             capture_content=capture_content,
@@ -122,6 +137,17 @@ class Telemetry:
             inner: The transport below.
         """
         return AttemptSpans(inner, self._spans)
+
+    def start_span(
+        self, activity: ServerActivity, parent: ServerSpan | None = None, /
+    ) -> ServerSpan:
+        """Start the span of what a server or a push receiver does.
+
+        Args:
+            activity: The activity.
+            parent: The span that caused a push; None if unknown.
+        """
+        return self._server_spans.start(activity, parent)
 
     def _warn(self, failure: Exception) -> None:
         if not self._has_warned:

@@ -1,0 +1,124 @@
+"""What servers and push receivers report for spans, and what they get back.
+
+This is the seam to OpenTelemetry, which they do not import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from holdfast.types import TaskState
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+__all__ = [
+    "ActivityKind",
+    "ServerActivity",
+    "ServerSpan",
+    "ServerTelemetry",
+    "install_server_telemetry",
+    "installed_server_telemetry",
+]
+
+ActivityKind = Literal["request", "push", "delivery"]
+"""Kind of a `ServerActivity`: an A2A request that a server answers, a push notification that it
+sends, or the delivery of one that a push receiver answers."""
+
+
+class ServerActivity(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a server or a push receiver does; it has a span.
+
+    What is not known is None.
+
+    Attributes:
+        kind: What it is.
+        method: The A2A method of a request, such as ``SendMessage``.
+        endpoint: The address that was called: the agent's for a request, the receiver's for a push
+            or a delivery.
+        version: The protocol version that a request names.
+        tenant: The tenant that a request names.
+        message_id: Id of the client's message.
+        task_id: Id of the task.
+        context_id: Id of the conversation.
+        state: The latest state of the task.
+        http_status: The HTTP status of the reply to a push or a delivery.
+        headers: The headers or gRPC metadata that were received, names in lower case. They include
+            credentials.
+    """
+
+    kind: ActivityKind
+    method: str | None = None
+    endpoint: str | None = None
+    version: str | None = None
+    tenant: str | None = None
+    message_id: str | None = None
+    task_id: str | None = None
+    context_id: str | None = None
+    state: TaskState | None = None
+    http_status: int | None = None
+    headers: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"ServerActivity(kind={self.kind!r}, method={self.method!r})"  # headers hold secrets
+        )
+
+
+class ServerSpan(Protocol):
+    """The span of a `ServerActivity`."""
+
+    def attached(self) -> AbstractContextManager[None]:
+        """Return a context in which the span is the current one; not to be held across a yield."""
+        ...
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers that carry the trace to the receiver of a push; without baggage."""
+        ...
+
+    def end(self, activity: ServerActivity, error: BaseException | None = None) -> None:
+        """End the span; a second call does nothing.
+
+        Args:
+            activity: The activity with all that is known of it now.
+            error: The error that ended it; None for none.
+        """
+        ...
+
+
+class ServerTelemetry(Protocol):
+    """Makes spans of what servers and push receivers do."""
+
+    def start_span(
+        self, activity: ServerActivity, parent: ServerSpan | None = None, /
+    ) -> ServerSpan:
+        """Start the span of an activity.
+
+        It must not raise: an error of telemetry ends no request.
+
+        Args:
+            activity: The activity.
+            parent: The span that caused it, for a push; None if unknown. The parent of a request
+                is in its headers.
+        """
+        ...
+
+
+_installed: list[ServerTelemetry] = []  # at most one
+
+
+def install_server_telemetry(telemetry: ServerTelemetry | None) -> None:
+    """Set the telemetry of servers and push receivers that are made from now on without one.
+
+    Args:
+        telemetry: The telemetry; None for none.
+    """
+    _installed[:] = [] if telemetry is None else [telemetry]
+
+
+def installed_server_telemetry() -> ServerTelemetry | None:
+    """Return the telemetry of servers and push receivers that are made without one."""
+    return _installed[0] if _installed else None
