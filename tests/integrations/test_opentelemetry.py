@@ -5,13 +5,20 @@ import gc
 import json
 import logging
 import random
+import threading
 from collections import Counter
 
 import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 import holdfast
@@ -448,3 +455,49 @@ async def test_content_has_a_largest_length(traced):
     assert content(request, "input") == ("user", [])
     _, parts = content(request, "output")
     assert [len(part["content"]) for part in parts] == [30_000, 30_000]
+
+
+# ── Bad providers, and bad values ────────────────────────────────────────────────────────────
+
+
+async def test_an_exporter_that_blocks_does_not_delay_calls():
+    """A batch processor exports in a thread of its own; the calls of the program go on."""
+    released, began = threading.Event(), threading.Event()
+
+    class Blocking(SpanExporter):
+        def export(self, spans):
+            began.set()
+            released.wait(30)
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Blocking(), max_export_batch_size=1))
+    async with connected(FakeAgent("42"), provider) as client:
+        assert [(await client.ask("hi")).text for _ in range(3)] == ["42"] * 3
+        assert began.wait(30)
+        assert [(await client.ask("hi")).text for _ in range(3)] == ["42"] * 3
+        assert not released.is_set()
+    released.set()
+    provider.shutdown()
+
+
+async def test_ids_of_any_length_and_letters_are_attributes_of_bounded_length(traced, caplog):
+    provider, finished = traced
+    agent = FakeAgent("42", id_suffix="-" + "☾" * 5000)
+    async with connected(agent, provider) as client:
+        answer = await client.ask("hi")
+    assert len(answer.task_id) > 5000
+    ids = {span.attributes.get("a2a.task.id") for span in finished()} - {None}
+    assert {len(each) for each in ids} == {256}
+    assert caplog.messages == []
+
+
+async def test_a_sampler_that_drops_spans_still_passes_the_trace_on(traced):
+    _, finished = traced
+    provider = TracerProvider(sampler=ALWAYS_OFF)
+    agent = FakeAgent("42")
+    async with connected(agent, provider) as client:
+        await client.ask("hi")
+    (sent,) = {each.headers["traceparent"][-2:] for each in agent.received} - {None}
+    assert int(sent, 16) & 1 == 0
+    assert finished() == ()

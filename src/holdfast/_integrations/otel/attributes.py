@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
     from holdfast.observe import Observation
 
-__all__ = ["end_span", "learned_attributes", "name_attributes", "server_attributes", "type_of"]
+__all__ = [
+    "bounded",
+    "end_span",
+    "learned_attributes",
+    "name_attributes",
+    "server_attributes",
+    "type_of",
+]
+
+_MAX_CHARS = 256
+"""Largest length of an id in an attribute."""
 
 
 def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
@@ -37,7 +47,7 @@ def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, A
 
 def name_attributes(observation: Observation) -> dict[str, Any]:
     """Return the attributes that name the subject of an observation."""
-    attributes: dict[str, Any] = {
+    names = {
         "gen_ai.agent.name": observation.agent,
         "a2a.message.id": observation.message_id,
         "a2a.task.id": observation.task_id,
@@ -46,9 +56,16 @@ def name_attributes(observation: Observation) -> dict[str, Any]:
         "holdfast.operation.id": observation.operation_id,
         "holdfast.request.id": observation.request_id,
     }
+    attributes: dict[str, Any]
+    attributes = {name: bounded(value) for name, value in names.items() if value is not None}
     if observation.endpoint is not None:
         attributes.update(server_attributes(observation.endpoint))
-    return {name: value for name, value in attributes.items() if value is not None}
+    return attributes
+
+
+def bounded(value: str) -> str:
+    """Return a name of bounded length: agents and clients choose ids, which may be long."""
+    return value if len(value) <= _MAX_CHARS else value[:_MAX_CHARS]
 
 
 def learned_attributes(started: Observation, finished: Observation) -> dict[str, Any]:
@@ -60,11 +77,11 @@ def learned_attributes(started: Observation, finished: Observation) -> dict[str,
     """
     learned: dict[str, Any] = {}
     if finished.message_id != started.message_id:
-        learned["a2a.message.id"] = finished.message_id
+        learned["a2a.message.id"] = bounded(finished.message_id or "")
     if finished.task_id != started.task_id:
-        learned["a2a.task.id"] = finished.task_id
+        learned["a2a.task.id"] = bounded(finished.task_id or "")
     if finished.context_id != started.context_id:
-        learned["gen_ai.conversation.id"] = finished.context_id
+        learned["gen_ai.conversation.id"] = bounded(finished.context_id or "")
     if finished.endpoint is not None and finished.endpoint != started.endpoint:
         learned.update(server_attributes(finished.endpoint))
     return learned

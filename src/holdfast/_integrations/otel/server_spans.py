@@ -17,7 +17,7 @@ from opentelemetry.propagators.textmap import Getter, default_setter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
 from holdfast._integrations.otel.attempt_spans import SUPPRESS_HTTP
-from holdfast._integrations.otel.attributes import server_attributes, type_of
+from holdfast._integrations.otel.attributes import bounded, server_attributes, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from holdfast.observe import ServerActivity, ServerSpan
 
 __all__ = ["ServerSpans"]
-
-_MAX_CHARS = 256
-"""Characters of an attribute: strangers choose ids, which may be as long as a request."""
 
 _KINDS = {"request": SpanKind.SERVER, "push": SpanKind.CLIENT, "delivery": SpanKind.CONSUMER}
 _NAMES = {"push": "SendPushNotification", "delivery": "ReceivePushNotification"}
@@ -242,7 +239,7 @@ def _attributes(activity: ServerActivity) -> dict[str, Any]:
         "a2a.task.state": None if activity.state is None else activity.state.value,
         "gen_ai.conversation.id": activity.context_id,
     }
-    attributes = {name: value[:_MAX_CHARS] for name, value in attributes.items() if value}
+    attributes = {name: bounded(value) for name, value in attributes.items() if value}
     if activity.endpoint is not None:
         attributes.update(server_attributes(activity.endpoint))
     if activity.http_status is not None:
