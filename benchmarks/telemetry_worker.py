@@ -3,10 +3,10 @@
     python benchmarks/telemetry_worker.py WAY
 
 The ways: ``off``; ``observer``, an observer that does nothing; ``api``, `Telemetry` and no
-provider of OpenTelemetry; ``sdk``, `Telemetry` with the providers of OpenTelemetry's SDK, whose exporters
-drop what they get; ``a2a-sdk``, the client of the official SDK, whose own spans go to such an
-exporter, and are off if ``OTEL_INSTRUMENTATION_A2A_SDK_ENABLED`` is ``false``. ``floor`` makes no
-call: it makes two spans and three measurements, as `Telemetry` does for a call, by hand.
+provider of OpenTelemetry; ``sdk``, `Telemetry` with the providers of OpenTelemetry's SDK, whose
+exporters drop what they get; ``a2a-sdk``, the client of the official SDK, whose own spans go to
+such an exporter, and are off if ``OTEL_INSTRUMENTATION_A2A_SDK_ENABLED`` is ``false``. ``floor``
+makes no call: it makes two spans and two measurements, as `Telemetry` does for a call, by hand.
 
 Replies come from memory. It answers lines with lines, as `worker` does.
 """
@@ -153,7 +153,6 @@ def bare_calls() -> tuple[Callable[[], Awaitable[object]], ...]:
     """Return what OpenTelemetry's SDK does for a call, and nothing for a stream."""
     tracer, meter = trace.get_tracer("floor"), metrics.get_meter("floor")
     counter, histogram = meter.create_counter("attempts"), meter.create_histogram("duration")
-    gauge = meter.create_gauge("tokens")
     names = {f"name.{number}": "a value of some length" for number in range(8)}
 
     async def call() -> None:
@@ -165,7 +164,6 @@ def bare_calls() -> tuple[Callable[[], Awaitable[object]], ...]:
         attempt.end()
         request.end()
         counter.add(1, {"agent": "a", "method": "GetTask"})
-        gauge.set(10.0, {"agent": "a", "endpoint": "http://agent.test/rpc"})
         histogram.record(0.1, {"agent": "a", "operation": "get_task", "outcome": "succeeded"})
 
     async def stream() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.observe import Observation
 
-__all__ = ["end_span", "name_attributes", "server_attributes", "type_of"]
+__all__ = ["end_span", "learned_attributes", "name_attributes", "server_attributes", "type_of"]
 
 
 def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
@@ -49,6 +49,25 @@ def name_attributes(observation: Observation) -> dict[str, Any]:
     if observation.endpoint is not None:
         attributes.update(server_attributes(observation.endpoint))
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+def learned_attributes(started: Observation, finished: Observation) -> dict[str, Any]:
+    """Return the attributes that were not known yet when something started.
+
+    Args:
+        started: The observation of the start, whose names the span has.
+        finished: The observation of the end.
+    """
+    learned: dict[str, Any] = {}
+    if finished.message_id != started.message_id:
+        learned["a2a.message.id"] = finished.message_id
+    if finished.task_id != started.task_id:
+        learned["a2a.task.id"] = finished.task_id
+    if finished.context_id != started.context_id:
+        learned["gen_ai.conversation.id"] = finished.context_id
+    if finished.endpoint is not None and finished.endpoint != started.endpoint:
+        learned.update(server_attributes(finished.endpoint))
+    return learned
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.metrics import Observation as Measurement
+
 from holdfast._integrations.otel.attributes import type_of
 from holdfast.errors import CircuitOpenError, OutcomeUnknownError
 from holdfast.observe import (
@@ -28,7 +30,7 @@ from holdfast.observe import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from opentelemetry.metrics import Meter
+    from opentelemetry.metrics import CallbackOptions, Meter
 
     from holdfast.observe import BreakerState, Observation
 
@@ -41,6 +43,9 @@ _SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 """Buckets of what a disk or a database does."""
 
 _EVENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+
+_MAX_ENDPOINTS = 10_000
+"""Number of endpoints whose circuits and budgets are shown; the oldest ones are left out."""
 
 _STREAMS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
 
@@ -105,11 +110,18 @@ class Metrics:
         self._refused = meter.create_counter(
             "holdfast.circuit.refused", "{request}", "Requests that an open circuit refused."
         )
-        self._circuit = meter.create_gauge(
-            "holdfast.circuit.state", "1", "State of a circuit: 0 closed, 1 half-open, 2 open."
+        self._circuits, self._tokens = _LastValues(), _LastValues()
+        meter.create_observable_gauge(
+            "holdfast.circuit.state",
+            [self._circuits.observe],
+            "1",
+            "State of a circuit: 0 closed, 1 half-open, 2 open.",
         )
-        self._tokens = meter.create_gauge(
-            "holdfast.retry.tokens", "{token}", "Tokens left in the retry budget of an endpoint."
+        meter.create_observable_gauge(
+            "holdfast.retry.tokens",
+            [self._tokens.observe],
+            "{token}",
+            "Tokens left in the retry budget of an endpoint.",
         )
         self._open_streams = meter.create_up_down_counter(
             "holdfast.streams.open", "{stream}", "Streaming requests in progress."
@@ -208,11 +220,11 @@ class Metrics:
     # ── Limits ───────────────────────────────────────────────────────────────────────────────
 
     def _set_circuit(self, changed: CircuitChanged) -> None:
-        self._circuit.set(_STATES[changed.state], _of_endpoint(changed))
+        self._circuits.set(changed, _STATES[changed.state])
 
     def _set_tokens(self, observation: RequestFinished | RetryScheduled) -> None:
-        if observation.retry_tokens is not None and observation.endpoint is not None:
-            self._tokens.set(observation.retry_tokens, _of_endpoint(observation))
+        if observation.retry_tokens is not None:
+            self._tokens.set(observation, observation.retry_tokens)
 
     def _start_wait(self, started: WaitStarted) -> None:
         if started.reason == "concurrency":
@@ -241,6 +253,32 @@ class Metrics:
                 self._open_calls.add(-1, known)
 
 
+class _LastValues:
+    """The last value of each endpoint, for a gauge that is read when metrics are exported.
+
+    A gauge that is written costs each request more, and exporters with delta temporality show it
+    once, and not again until its next change.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], float] = {}
+
+    def set(self, observation: Observation, value: float) -> None:
+        """Set the value of the endpoint of an observation."""
+        if observation.endpoint is not None:
+            place = observation.agent, observation.endpoint
+            self._values[place] = value
+            if len(self._values) > _MAX_ENDPOINTS:
+                del self._values[next(iter(self._values))]
+
+    def observe(self, _options: CallbackOptions) -> list[Measurement]:
+        """Return all values; called in the thread of an exporter."""
+        return [
+            Measurement(value, {"gen_ai.agent.name": agent, "holdfast.endpoint": endpoint})
+            for (agent, endpoint), value in [*self._values.items()]
+        ]
+
+
 def _of_agent(observation: Observation) -> dict[str, Any]:
     return {"gen_ai.agent.name": observation.agent}
 
@@ -251,7 +289,3 @@ def _of_operation(finished: OperationFinished) -> dict[str, Any]:
 
 def _of_request(observation: Observation) -> dict[str, Any]:
     return _of_agent(observation) | {"a2a.method.name": observation.method or ""}
-
-
-def _of_endpoint(observation: Observation) -> dict[str, Any]:
-    return _of_agent(observation) | {"holdfast.endpoint": observation.endpoint or ""}

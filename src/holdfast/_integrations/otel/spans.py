@@ -16,6 +16,7 @@ from opentelemetry.trace import Span, SpanContext
 
 from holdfast._integrations.otel.attributes import (
     end_span,
+    learned_attributes,
     name_attributes,
     server_attributes,
     type_of,
@@ -99,7 +100,7 @@ class Spans:
         )
         self._operation_spans = operation_spans
         self._operations: dict[str, _Operation] = {}
-        self._requests: dict[str | None, Span] = {}
+        self._requests: dict[str | None, tuple[Span, RequestStarted]] = {}
         self._searches: dict[tuple[str, str | None], Span] = {}
         self.captures_content = capture_content
         self._answers: dict[str | None, Content] = {}
@@ -161,14 +162,15 @@ class Spans:
             attributes=name_attributes(started) | {"a2a.method.name": method},
             links=links,
         )
-        self._requests[started.request_id] = span
+        self._requests[started.request_id] = span, started
         if operation is not None and method in _STREAMS:
             operation.stream = span.get_span_context()
 
     def _end_request(self, finished: RequestFinished) -> None:
-        span = self._requests.pop(finished.request_id, None)
-        if span is not None:
-            attributes = name_attributes(finished) | {"holdfast.attempts": finished.attempts}
+        span, started = self._requests.pop(finished.request_id, (None, None))
+        if span is not None and started is not None:
+            attributes = learned_attributes(started, finished)
+            attributes["holdfast.attempts"] = finished.attempts
             if (answer := self._answers.pop(finished.request_id, None)) is not None:
                 attributes["gen_ai.output.messages"] = answer.to_json()
             end_span(span, finished.error, attributes)
@@ -210,7 +212,7 @@ class Spans:
         self._add_event(reconnected, "reconnected", {"holdfast.reconnects": reconnected.number})
 
     def _add_event(self, observation: Observation, name: str, facts: Mapping[str, Any]) -> None:
-        span = self._requests.get(observation.request_id)
+        span, _ = self._requests.get(observation.request_id, (None, None))
         if span is not None:
             span.add_event(name, facts)
 
@@ -229,7 +231,7 @@ class Spans:
             return None
 
     def _start_attempt(self, call: Call[Any, Any]) -> tuple[Span, Context] | None:
-        request = self._requests.get(call.request_id)
+        request, _ = self._requests.get(call.request_id, (None, None))
         if request is None:
             return None
         operation = call.progress.operation
@@ -276,7 +278,7 @@ class Spans:
 
     def capture_input(self, call: Call[Any, Any]) -> None:
         """Add the message that a call sends to the span of its request."""
-        span = self._requests.get(call.request_id)
+        span, _ = self._requests.get(call.request_id, (None, None))
         if span is not None and (parts := parts_of(call.params)):
             message = Content("user")
             message.add(parts)
