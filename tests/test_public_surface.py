@@ -626,7 +626,8 @@ CONSTRUCTORS = {
     "CallRecord": (
         "*message_id *agent *began=0.0 *context_id=None *task_id=None *state=None "
         "*is_own_context=False *request=None *label=None *digest=None *outcome=None *detail=None "
-        "*result=None *generation=1 *lease_until=0.0 *lease_left=0.0 *damage=None"
+        "*result=None *generation=1 *lease_until=0.0 *lease_left=0.0 *damage=None "
+        "*traceparent=None"
     ),
     "RecordUpdate": (
         "*context_id=None *task_id=None *state=None *outcome=None *detail=None *result=None "

@@ -34,6 +34,9 @@ def dsn(server):
     return f"{server.dsn}&schema=journal_{next(_numbers)}"
 
 
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
 def record(message_id="m-1", **more):
     return CallRecord(message_id=message_id, agent=AGENT, **more)
 
@@ -151,6 +154,7 @@ async def test_a_schema_of_the_first_version_is_migrated(server, dsn):
         await journal.update("unknown", 1, RecordUpdate(outcome="unknown"))
     server.execute(
         f"DELETE FROM {schema}.version WHERE number > 1; "
+        f"ALTER TABLE {schema}.calls DROP COLUMN traceparent; "
         f"UPDATE {schema}.calls SET outcome = 'forgotten' WHERE message_id = 'left'; "
         f"DROP INDEX {schema}.calls_unfinished, {schema}.calls_finished; "
         f"CREATE INDEX calls_unfinished ON {schema}.calls (agent, began) WHERE outcome IS NULL; "
@@ -161,6 +165,10 @@ async def test_a_schema_of_the_first_version_is_migrated(server, dsn):
         assert {one.message_id for one in pending[0] + pending[1]} == {"open", "unknown"}
         assert (await ours.claim("unknown")).outcome is None
         assert (await theirs.find_label("left")).outcome == "dismissed"
+        await ours.begin(record("new", traceparent=TRACEPARENT))
+        assert (await theirs.find("new")).traceparent == TRACEPARENT
+        server.execute(f"UPDATE {schema}.calls SET traceparent = 'none'")
+        assert (await theirs.find("new")).traceparent is None
     indexes = f"SELECT indexdef FROM pg_indexes WHERE schemaname = '{schema}'"
     assert sum("unknown" in text for (text,) in server.execute(indexes)) == 2
 

@@ -1160,6 +1160,7 @@ async def test_check_accepts_an_intact_file(path):
 
 
 FIRST_SCHEMA = """
+    ALTER TABLE calls DROP COLUMN traceparent;
     DROP TABLE push_tokens;
     DROP INDEX calls_unfinished;
     DROP INDEX calls_finished;
@@ -1184,6 +1185,7 @@ async def test_a_journal_of_the_first_schema_is_read_and_migrated(path):
         file.commit()
     reader = SqliteJournal(path, read_only=True)
     assert await reader.find(record().message_id)
+    assert len(await reader.unfinished(AGENT)) == 2
     await reader.close()
     use = TokenUse(b"body", "receiver")
 
@@ -1192,6 +1194,37 @@ async def test_a_journal_of_the_first_schema_is_read_and_migrated(path):
     assert names == ["lost", record().message_id]
     assert (await journal.claim("lost")).outcome is None
     assert (await journal.find_label("left")).outcome == "dismissed"
+    await journal.begin(record("new", traceparent=TRACEPARENT))
+    assert (await journal.find("new")).traceparent == TRACEPARENT
+    assert (await journal.find(record().message_id)).traceparent is None
+    await journal.close()
+
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+MALFORMED = (
+    "",
+    "none",
+    TRACEPARENT + "-00",
+    TRACEPARENT + "\n",
+    TRACEPARENT.upper(),
+    "ff" + TRACEPARENT[2:],
+    TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32),
+    TRACEPARENT.replace("00f067aa0ba902b7", "0" * 16),
+    b"\xff\xfe",
+    7,
+)
+
+
+@pytest.mark.parametrize("stored", MALFORMED)
+async def test_a_malformed_traceparent_is_ignored(stored, path):
+    journal = SqliteJournal(path)
+    await journal.begin(record(traceparent=TRACEPARENT))
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE calls SET traceparent = ?", (stored,))
+        file.commit()
+
+    found, (pending,) = await journal.find(record().message_id), await journal.unfinished(AGENT)
+    assert (found.traceparent, pending.traceparent, pending.damage) == (None, None, None)
     await journal.close()
 
 

@@ -25,6 +25,7 @@ from holdfast._journal.protocol import (
     already_recorded,
     damaged,
     refused_claim,
+    valid_traceparent,
 )
 from holdfast._model.extras import missing_extra
 from holdfast._model.settings import check_kind, check_number, explains_unknown_options
@@ -475,6 +476,7 @@ class PostgresJournal:
 
 def _record(row: Sequence[Any]) -> CallRecord:
     members = dict(zip(_READ_MEMBERS, row, strict=True))
+    members["traceparent"] = valid_traceparent(members["traceparent"])
     try:
         return msgspec.convert(members, CallRecord, strict=False)
     except msgspec.ValidationError as error:  # of a newer Holdfast, or written by hand

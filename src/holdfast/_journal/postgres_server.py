@@ -88,6 +88,7 @@ _MIGRATIONS = (
     CREATE INDEX calls_finished ON {schema}.calls (began)
         WHERE outcome IS NOT NULL AND outcome != 'unknown' AND label IS NULL;
     """,
+    "ALTER TABLE {schema}.calls ADD COLUMN traceparent text",
 )
 """The statements for each version of the schema; the table ``version`` lists them.
 

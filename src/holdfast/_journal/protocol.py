@@ -12,6 +12,7 @@ differ: methods take no times, and return what is left of a lease.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -37,6 +38,7 @@ __all__ = [
     "shown",
     "stored",
     "utc",
+    "valid_traceparent",
 ]
 
 T = TypeVar("T")
@@ -44,6 +46,11 @@ T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_TIME_S = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
 _MAX_TIME_S = (datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds()
+
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII
+)
+"""A ``traceparent`` of W3C Trace Context, as version 00 defines it."""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +88,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         damage: Reason why the record could not be read completely; None if it could. Only
             `Journal.unfinished` returns such records: unreadable members have their defaults,
             ``began`` is 0, and texts without a default are empty. It is not stored.
+        traceparent: The span in which the call was recorded, as the ``traceparent`` of W3C Trace
+            Context, so that a resume is linked to it; None if the client had no telemetry, or no
+            span was current. A journal that does not store it returns None.
 
     Raises:
         ValueError: A time is outside the years 1 to 9999, as in a damaged record.
@@ -103,6 +113,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: float = 0.0
     lease_left: float = 0.0
     damage: str | None = None
+    traceparent: str | None = None
 
     def __post_init__(self) -> None:
         for seconds in (self.began, self.lease_until):
@@ -343,6 +354,12 @@ def utc(seconds: float) -> datetime:
 def shown(seconds: float) -> str:
     """Return a time of a record as text for people, to the second."""
     return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def valid_traceparent(value: object) -> str | None:
+    """Return a stored ``traceparent``; None if it is malformed, as others may have written it."""
+    is_valid = isinstance(value, str) and _TRACEPARENT.fullmatch(value)
+    return value if is_valid else None
 
 
 def lease_end(now: float, lease: float) -> float:

@@ -32,6 +32,7 @@ from holdfast._journal.protocol import (
     already_recorded,
     lease_end,
     refused_claim,
+    valid_traceparent,
 )
 from holdfast._journal.sqlite_file import SqliteFile
 from holdfast._model.settings import (
@@ -586,7 +587,9 @@ def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:
 
 
 def _record(row: Sequence[Any], now: float) -> CallRecord:
-    record = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
+    members = dict(zip(_COLUMNS, row, strict=True))
+    members["traceparent"] = valid_traceparent(members["traceparent"])
+    record = msgspec.convert(members, CallRecord, strict=False)
     return _with_lease(record, now)
 
 

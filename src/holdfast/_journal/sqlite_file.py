@@ -82,8 +82,17 @@ _MIGRATIONS = (
     CREATE INDEX calls_finished ON calls (began)
         WHERE outcome IS NOT NULL AND outcome != 'unknown' AND label IS NULL;
     """,
+    "ALTER TABLE calls ADD COLUMN traceparent TEXT",
 )
 """The statements for each version of the schema; ``PRAGMA user_version`` counts them."""
+
+_TRACEPARENT_VERSION = 4
+"""The first version of the schema whose calls have the column ``traceparent``."""
+
+_OLDER_CALLS = """
+    CREATE TEMP VIEW calls AS SELECT rowid AS rowid, *, NULL AS traceparent FROM main.calls
+"""
+"""The calls of an earlier schema, with the columns of this one."""
 
 _OWNER = (  # in one statement, as another process may be creating the file
     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
@@ -313,6 +322,8 @@ class SqliteFile:
             if not version:  # calls are readable in each version since the first
                 text = f"{self.path} is not a journal: it is empty"
                 raise JournalError(text)
+            if version < _TRACEPARENT_VERSION:
+                _show_older_calls(connection)
             return
         self._permissions.tighten()
         self._switch_to_log(connection)
@@ -443,6 +454,14 @@ def _transaction(connection: sqlite3.Connection, *, is_read_only: bool = False) 
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _show_older_calls(connection: sqlite3.Connection) -> None:
+    """Show the calls of a file of an earlier schema, which is not migrated, with all columns."""
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA query_only = OFF")
+    connection.execute(_OLDER_CALLS)
+    connection.execute("PRAGMA query_only = ON")
 
 
 def _text(stored: bytes) -> str | bytes:

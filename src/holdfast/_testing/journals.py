@@ -22,6 +22,8 @@ __all__ = ["check_journal"]
 _TICK_S = 0.02
 """Seconds after which each clock shows a later time; some count in steps of 16 ms."""
 
+_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 _OUTCOMES: tuple[CallOutcome, ...] = get_args(CallOutcome)
 
 
@@ -68,6 +70,7 @@ async def _check_begin(ours: Journal, theirs: Journal, agent: str) -> None:
         request='{"message": {}}',
         label="begin:1",
         digest="00ff",
+        traceparent=_TRACEPARENT,
     )
     begun = await ours.begin(whole)
     rule = "begin returns every field of a record"
@@ -195,11 +198,13 @@ async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
     _holds(await ours.renew([("claim-1", 1)]) == set(), rule)
     _holds(await theirs.update("claim-1", 2, RecordUpdate(outcome="answered")), rule)
     unknown = RecordUpdate(outcome="unknown", detail="why", task_id="t")
-    await ours.begin(_record("claim-3", agent))
+    await ours.begin(replace(_record("claim-3", agent), traceparent=_TRACEPARENT))
     await ours.update("claim-3", 1, unknown)
     opened = await theirs.claim("claim-3")
     rule = "claim opens a call with an unknown outcome again, without outcome and detail"
-    expected = replace(_record("claim-3", agent), task_id="t", generation=2)
+    expected = replace(
+        _record("claim-3", agent), task_id="t", generation=2, traceparent=_TRACEPARENT
+    )
     _holds(_timeless(opened) == expected and opened.lease_left > 0, rule)
     held = ours.claim("claim-3")
     await _refuses(held, "held", "claim-3", "claim refuses a call whose lease lasts, also then")
