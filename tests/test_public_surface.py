@@ -847,7 +847,7 @@ _OBSERVATIONS = {
     "EventReceived": "*kind *state",
     "GapDetected": "",
     "HedgeStarted": "*delay",
-    "JournalWritten": "*step *duration *error",
+    "JournalWritten": "*step *duration *error *traceparent=None",
     "Observation": "",
     "OperationFinished": (
         "*outcome *error *duration *requests *attempts *retries *reconnects *has_gap "

@@ -1091,6 +1091,7 @@ def test_update_accepts_all_members():
         "lease_until",
         "lease_left",
         "damage",
+        "traceparent",
     }
     updated = set(RecordUpdate.__struct_fields__) - {"releases"}
     assert set(msgspec.structs.asdict(record())) - unchanged == updated

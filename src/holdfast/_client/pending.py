@@ -14,7 +14,7 @@ from holdfast._client.event_stream import EventStream
 from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import found_task, outcome_unknown, wants_resend
 from holdfast._client.streams import StreamCalls
-from holdfast._journal.protocol import damaged, shown, stored, utc
+from holdfast._journal.protocol import damaged, shown, stored, utc, valid_traceparent
 from holdfast._journal.records import missing_replicas, owner_of, shown_agent, unknown_here
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
@@ -454,7 +454,9 @@ async def resume(
     """
     operation = streams.scope.operation
     claiming = journaling.claim(record, streams.deadline)
-    call = streams.call = await operation.journaled("claim", claiming)
+    call = streams.call = await operation.journaled(
+        "claim", claiming, traceparent=valid_traceparent(record.traceparent)
+    )
     call.operation = operation
     if on_claim is not None:
         on_claim(call)

@@ -194,14 +194,15 @@ class SendOperation:
 
     async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
         label = None if self._scope.keyed is None else self._scope.keyed.label
+        operation, deadline = self._scope.operation, self._scope.deadline
         beginning = journaling.begin(
             self._request,
             self._scope.deadline,
             is_own_context=self._is_own_context,
             label=label,
             digest=None if label is None else message_digest(self._original),
+            traceparent=operation.observers.traceparent(operation),
         )
-        operation, deadline = self._scope.operation, self._scope.deadline
         begun = operation.journaled("begin", beginning)
         call = self.call = await wait_until(deadline.at, begun, self._too_late)
         self._scope.call_group.check_held = call.check_held

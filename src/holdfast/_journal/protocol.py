@@ -358,8 +358,7 @@ def shown(seconds: float) -> str:
 
 def valid_traceparent(value: object) -> str | None:
     """Return a stored ``traceparent``; None if it is malformed, as others may have written it."""
-    is_valid = isinstance(value, str) and _TRACEPARENT.fullmatch(value)
-    return value if is_valid else None
+    return value if isinstance(value, str) and _TRACEPARENT.fullmatch(value) else None
 
 
 def lease_end(now: float, lease: float) -> float:

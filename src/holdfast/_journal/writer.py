@@ -25,6 +25,7 @@ from holdfast._journal.protocol import (
     damaged,
     shown,
     utc,
+    valid_traceparent,
 )
 from holdfast._policy.deadline import deadline_error
 from holdfast.errors import A2AConnectionError, JournalError, note_task
@@ -71,6 +72,7 @@ class Journaling:
         is_own_context: bool = False,
         label: str | None = None,
         digest: str | None = None,
+        traceparent: str | None = None,
     ) -> HeldCall:
         """Record a new call, and hold it.
 
@@ -82,6 +84,7 @@ class Journaling:
             is_own_context: Whether its context was created for this call.
             label: The caller's name for the call; None for none.
             digest: See `message_digest`, of the message as the caller passed it; set with a label.
+            traceparent: The trace context of the call; None for none.
 
         Raises:
             JournalError: It cannot be recorded; nothing was sent.
@@ -98,6 +101,7 @@ class Journaling:
             request=request.to_json() if self.journal.stores_messages else None,
             label=label,
             digest=digest,
+            traceparent=valid_traceparent(traceparent),
         )
         not_sent = RecordUpdate(
             outcome="not_sent", detail="it was cancelled while it was recorded"

@@ -386,8 +386,16 @@ class CallerOperation:
         """Log a text about the operation, with its ids; see `Observers.log`."""
         self.observers.log(self, level, text, *arguments, error=error, exc_info=exc_info)
 
-    async def journaled(self, step: JournalStep, work: Awaitable[T]) -> T:
-        """Report a step that a journal records, when it is recorded or has failed."""
+    async def journaled(
+        self, step: JournalStep, work: Awaitable[T], *, traceparent: str | None = None
+    ) -> T:
+        """Report a step that a journal records, when it is recorded or has failed.
+
+        Args:
+            step: The step.
+            work: Records it.
+            traceparent: The trace context in which a claimed call began; None if unknown.
+        """
         if not self.is_observed:
             return await work
         began, error = self.now(), None
@@ -401,7 +409,9 @@ class CallerOperation:
                 self._report_start()
             if self._is_started:
                 duration = self.now() - began
-                self.observers.journal_written(self, step, duration=duration, error=error)
+                self.observers.journal_written(
+                    self, step, duration=duration, error=error, traceparent=traceparent
+                )
 
     def now(self) -> float:
         """Return the time of the event loop's clock."""

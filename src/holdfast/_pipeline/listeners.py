@@ -317,10 +317,29 @@ class Observers:
         *,
         duration: float,
         error: BaseException | None,
+        traceparent: str | None,
     ) -> None:
         """Report that the journal has recorded a step of a call, or has failed to."""
         subject = self._subject(operation, operation.id, operation.request_id, operation.method)
-        self._notify(event.JournalWritten(**subject, step=step, duration=duration, error=error))
+        self._notify(
+            event.JournalWritten(
+                **subject, step=step, duration=duration, error=error, traceparent=traceparent
+            )
+        )
+
+    def traceparent(self, operation: CallerOperation) -> str | None:
+        """Return the trace context of an operation, for its record; None if there is none."""
+        source = getattr(self.telemetry, "traceparent", None)
+        if source is None:
+            return None
+        try:
+            value: str | None = source(operation.id)
+        except Exception as error:
+            text = "the telemetry failed to return a traceparent"
+            logger.exception(text)
+            self._warn(f"{text}: {type(error).__name__}: {error}")
+            return None
+        return value
 
     @contextlib.contextmanager
     def waiting(

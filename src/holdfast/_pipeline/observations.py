@@ -370,11 +370,14 @@ class JournalWritten(Observation, frozen=True, kw_only=True):
         duration: Seconds that it took.
         error: The error if it was not recorded; an ``asyncio.CancelledError`` if the operation was
             cancelled meanwhile; None otherwise.
+        traceparent: For the step ``"claim"``, the trace context (W3C Trace Context) in which the
+            call was recorded at its beginning; None if none was recorded, and for other steps.
     """
 
     step: JournalStep
     duration: float
     error: BaseException | None
+    traceparent: str | None = None
 
 
 class CardChecked(Observation, frozen=True, kw_only=True):
@@ -390,7 +393,12 @@ class CardChecked(Observation, frozen=True, kw_only=True):
 
 
 class TelemetrySource(Protocol):
-    """Makes spans of what a client does: an observer, and a layer around each attempt."""
+    """Makes spans of what a client does: an observer, and a layer around each attempt.
+
+    A source may have a method ``traceparent(operation_id) -> str | None`` as well, which returns
+    the trace context of an operation. A journal records it with the call, for the process that
+    resumes the call (`JournalWritten`).
+    """
 
     def observe(self, observation: Observation, /) -> None:
         """Receive an observation, as an `Observer`.

@@ -12,7 +12,7 @@ import msgspec
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import default_setter
-from opentelemetry.trace import Span, SpanContext
+from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
 from holdfast._integrations.otel.attributes import (
     end_span,
@@ -24,6 +24,7 @@ from holdfast._integrations.otel.attributes import (
 from holdfast._integrations.otel.content import Content, parts_of
 from holdfast.observe import (
     HedgeStarted,
+    JournalWritten,
     OperationFinished,
     OperationStarted,
     Reconciled,
@@ -49,11 +50,15 @@ __all__ = ["Spans"]
 P = TypeVar("P")
 R = TypeVar("R")
 
+_CARD = "GetAgentCard"
 _SUBSCRIBE = "SubscribeToTask"
 _VERBS = {"JSONRPC": "POST", "HTTP+JSON": None, "card": "GET"}
 """The HTTP method of each binding; None for that of the operation."""
 
 _STREAMS = frozenset({"SendStreamingMessage", _SUBSCRIBE})
+
+_RESUMED = {"holdfast.link": "resumed"}
+"""Attributes of a link to the span in which a call began that is now resumed."""
 
 
 class _Operation(msgspec.Struct):
@@ -63,11 +68,14 @@ class _Operation(msgspec.Struct):
         context: The context of the caller, below which its spans are.
         span: Its span, if operations have spans.
         stream: The span of its latest connection of a stream, to which a resubscription is linked.
+        resumed: The span in which the call that it has taken over began, until one of its own
+            spans is linked to it.
     """
 
     context: Context
     span: Span | None = None
     stream: SpanContext | None = None
+    resumed: SpanContext | None = None
 
 
 class Spans:
@@ -117,6 +125,7 @@ class Spans:
             HedgeStarted: self._add_hedge,
             StreamInterrupted: self._add_interruption,
             Reconnected: self._add_reconnect,
+            JournalWritten: self._note_claim,
         }
 
     # ── Operations and requests ──────────────────────────────────────────────────────────────
@@ -152,9 +161,9 @@ class Spans:
     def _start_request(self, started: RequestStarted) -> None:
         operation = self._operations.get(started.operation_id)
         method = started.method or started.operation
-        links = None
+        links = [] if method == _CARD else _resumed_links(operation)
         if operation is not None and operation.stream is not None and method == _SUBSCRIBE:
-            links = [trace.Link(operation.stream)]
+            links.append(Link(operation.stream))
         span = self._tracer.start_span(
             method,
             context.get_current() if operation is None else operation.context,
@@ -182,12 +191,39 @@ class Spans:
             context.get_current() if operation is None else operation.context,
             kind=trace.SpanKind.INTERNAL,
             attributes=name_attributes(started),
+            links=_resumed_links(operation),
         )
 
     def _end_search(self, finished: Reconciled) -> None:
         search = self._searches.pop((finished.operation_id, finished.message_id), None)
         if search is not None:
             end_span(search, finished.error, name_attributes(finished))
+
+    # ── Calls of a journal ───────────────────────────────────────────────────────────────────
+
+    def traceparent(self, operation_id: str) -> str | None:
+        """Return the span of an operation, or the one that is current where it was called.
+
+        Args:
+            operation_id: Id of the operation.
+        """
+        operation = self._operations.get(operation_id)
+        current = trace.get_current_span(None if operation is None else operation.context)
+        span = current.get_span_context()
+        if not span.is_valid:
+            return None
+        return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+    def _note_claim(self, written: JournalWritten) -> None:
+        """Link the operation that has taken a call over to the span in which the call began."""
+        operation = self._operations.get(written.operation_id)
+        if operation is None or written.traceparent is None or written.error is not None:
+            return
+        began = _parsed(written.traceparent)
+        if operation.span is None:
+            operation.resumed = began
+        else:
+            operation.span.add_link(began, _RESUMED)
 
     # ── What the client does about a failure ─────────────────────────────────────────────────
 
@@ -288,3 +324,19 @@ class Spans:
         """Note what a reply or an event brings, for the end of the span of its request."""
         if request_id in self._requests and (parts := parts_of(value)):
             self._answers.setdefault(request_id, Content("assistant")).add(parts)
+
+
+def _parsed(traceparent: str) -> SpanContext:
+    """Return the span of a valid ``traceparent``."""
+    _version, trace_id, span_id, flags = traceparent.split("-")
+    return SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
+
+
+def _resumed_links(operation: _Operation | None) -> list[Link]:
+    """Return the link of the first span after an operation has taken a call over."""
+    if operation is None or operation.resumed is None:
+        return []
+    resumed, operation.resumed = operation.resumed, None
+    return [Link(resumed, _RESUMED)]

@@ -138,6 +138,18 @@ class Telemetry:
         """
         return AttemptSpans(inner, self._spans)
 
+    def traceparent(self, operation_id: str, /) -> str | None:
+        """Return the trace context of an operation of a client, for the record of its call.
+
+        Args:
+            operation_id: Id of the operation.
+
+        Returns:
+            The span of the operation, or the one that is current where it was called, as the
+            ``traceparent`` of W3C Trace Context; None if there is neither.
+        """
+        return self._spans.traceparent(operation_id)
+
     def start_span(
         self, activity: ServerActivity, parent: ServerSpan | None = None, /
     ) -> ServerSpan:
