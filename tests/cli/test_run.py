@@ -1475,3 +1475,29 @@ def test_an_interrupted_run_with_nothing_left_does_not_hint_to_resume(tmp_path):
     assert done.exit == 130
     assert "Summary: 2 completed\n" in done.err
     assert "to resume" not in done.err
+
+
+@pytest.mark.parametrize("command", ["run --input i --results r", "send hi", "resume"])
+def test_a_journal_named_as_standard_input_is_a_usage_error(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "i").write_text("a\n")
+
+    done = holdfast(*command.split(), "--journal", "-", agent=echo())
+
+    assert (done.exit, "a file of that name is ./-" in done.err) == (2, True)
+    assert not (tmp_path / "-").exists()
+
+
+def test_send_with_a_journal_hints_to_resume_it_after_an_unknown_outcome(runs):
+    for method in ("SendMessage", "SendStreamingMessage"):
+        runs.agent.inject(Reset(after_execution=True), on=method)
+    words = ("--journal", str(runs.journal), "--on-unknown", "raise")
+
+    done = holdfast("send", "hi", *words, agent=runs.agent)
+
+    assert "HOLDFAST_ERR_OUTCOME_UNKNOWN" in done.err
+    assert f"holdfast resume --journal {runs.journal}" in done.err
+
+
+def test_a_half_json_line_names_its_fault_once():
+    assert "JSON: not JSON" not in read_line(b'{"id": "x', 1).reason

@@ -29,6 +29,7 @@ from holdfast._cli.options.settings import read_settings
 from holdfast._cli.options.values import (
     read_grace,
     read_id,
+    read_journal,
     read_rate,
     read_run_id,
     shown_duration,
@@ -84,7 +85,7 @@ def _journal_option(help_text: str) -> Callable[[Any], Any]:
         "--journal",
         metavar="FILE",
         required=True,
-        type=ParsedParam("path", read_id),
+        type=ParsedParam("path", read_journal),
         shell_complete=complete_path,
         help=help_text,
     )
