@@ -611,10 +611,11 @@ def test_an_agent_that_cannot_be_reached_ends_it_before_anything_is_asked_for():
 
 def test_an_authorization_is_waited_for():
     plan = needs_auth("see https://login.test", cleared_after=30, then=completes("in"))
-    done = Scripted(plan).chat("go")
+    done = Scripted(plan).chat("go", words=("--timeout", "100s"))
     assert done.out == "> go\nsee https://login.test\nin\n> \n"
     assert done.err == (
-        f"Warning: task task-1 waits for authorization; waiting for it until Ctrl-C\n{LEFT}"
+        "Warning: task task-1 waits for authorization; waiting for it until Ctrl-C, 1m40s "
+        f"(--timeout) at most\n{LEFT}"
     )
 
 

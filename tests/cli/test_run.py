@@ -201,9 +201,10 @@ def test_standard_streams_take_the_place_of_files(runs, form):
     first = runs(*words, stdin=b"a\nb\n", output="-")
     second = runs(*words, stdin=b"a\nb\n", output="-")
 
-    for done in (first, second):
+    summaries = ["2 completed", "0 completed, 2 done by an earlier run"]
+    for done, summary in zip((first, second), summaries, strict=True):
         assert sorted(text_of(json.loads(line)) for line in done.out.splitlines()) == ["A", "B"]
-        assert (done.exit, done.err) == (0, "Summary: 2 completed\n")
+        assert (done.exit, done.err) == (0, f"Summary: {summary}\n")
     assert runs.sent == 2
 
 
@@ -410,7 +411,7 @@ def test_of_two_equal_lines_the_one_without_a_result_has_its_turn(runs):
     runs.output.write_bytes(second)
     done = runs()
 
-    assert done.err == "Summary: 1 completed, 1 done by an earlier run\n"
+    assert done.err == "Summary: 0 completed, 2 done by an earlier run\n"
     assert runs.output.read_bytes() == second + first
     assert runs.sent == 2
 
@@ -513,7 +514,7 @@ def test_agent_that_refuses_credentials_ends_the_sending_without_waiting(tmp_pat
     assert done.exit == 4
     assert "cannot be reached" not in done.err
     assert "Error: sending has stopped: HTTP 401 Unauthorized" in done.err
-    assert "Summary: 0 completed, 4 not sent, 96 left\n" in done.err
+    assert re.search(r"Summary: 0 completed, [1-4] not sent, 9[6-9] left\n", done.err)
 
 
 class GoneAgent(FakeAgent):
@@ -708,16 +709,16 @@ def test_errors_of_earlier_runs_are_still_errors(runs):
     assert "Error: 1 of 2 lines has no answer\n" in again.err
 
 
-def test_hint_about_unknown_messages_names_the_command_that_sends_them_again(runs):
+def test_hint_about_unknown_messages_names_the_search_before_the_resend(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     first = runs("--run-id", "r", lines=["a"])
-    assert "Hint: to send them again, although the agent may have executed them: " in first.err
+    assert "Hint: to wait or search for the answers again: " in first.err
+    assert f"--journal {runs.journal} --run-id r --retry-errors --agent-card" in first.err
     words = "--run-id r --on-unknown resend --retry-errors"
-    assert f"--journal {runs.journal} {words} --agent-card" in first.err
 
     searched = runs("--run-id", "r", "--retry-errors")
     assert searched.exit == 1
-    assert words in searched.err
+    assert "add --on-unknown resend" in searched.err
     assert "add --on-unknown resend" in runs("--run-id", "r").err
     assert runs(*words.split()).exit == 0
     assert runs.texts == {1: "A"}
@@ -1413,3 +1414,90 @@ def test_a_result_that_cannot_be_written_whole_does_not_spoil_the_next_one(tmp_p
     again = Results(path, without_errors=False)
     assert set(again.known) == {one.key, two.key}
     again.close()
+
+
+# ── Another agent, and answers of the journal ────────────────────────────────────────────────
+
+
+def test_run_to_another_agent_refuses_the_lines_that_the_first_agent_answered(runs):
+    assert runs(lines=["a", "b"]).exit == 0
+    first, runs.output = runs.output, runs.output.with_name("other.jsonl")
+    runs.agent = FakeAgent(completes("of the other"), url="http://other.test")
+
+    done = runs(card=runs.agent.url)
+
+    assert done.exit == 1
+    assert runs.agent.executions == {}
+    assert [one["executed"] for one in runs.results] == [False, False]
+    assert all("http://agent.test has answered this line" in one["error"]["message"]
+               for one in runs.results)  # fmt: skip
+    assert "Summary: 0 completed, 2 not sent\n" in done.err
+    assert "; 1 more were answered by another agent: line 2\n" in done.err
+    again = re.search(r"Hint: to send them to this agent as well: holdfast (.*?);", done.err)
+    assert holdfast(*shlex.split(again[1]), agent=runs.agent, card=None).exit == 0
+    assert [one["task"]["status"]["state"] for one in runs.results] == ["TASK_STATE_COMPLETED"] * 2
+    assert len(runs.agent.executions) == 2
+    assert len(first.read_text().splitlines()) == 2
+
+
+def test_a_question_of_another_agent_stays_in_the_results(tmp_path):
+    runs = Runs(tmp_path, FakeAgent(asks("Which?")))
+    runs(lines=["a"])
+    question = runs.results
+    runs.agent = FakeAgent(completes("no"), url="http://other.test")
+
+    assert "1 waiting for input or authorization" in runs(card=runs.agent.url).err
+    assert runs.results == question
+    assert runs.agent.executions == {}
+
+
+def test_answers_that_the_journal_had_before_the_run_are_counted_as_earlier(tmp_path):
+    def behave(turn):
+        return fails("no") if turn.message.text == "bad" else completes("ok")
+
+    runs = Runs(tmp_path, FakeAgent(behave))
+    runs(lines=["good", "bad"])
+    runs.output.unlink()
+
+    done = runs("-o", "json", lines=["good", "bad", "new"])
+
+    counts = json.loads(done.out)["run"]
+    assert (counts["completed"], counts["failed"]) == (1, 0)
+    assert (counts["earlier"], counts["earlierFailed"]) == (2, 1)
+    assert len(runs.results) == runs.sent == 3
+
+
+def test_an_interrupted_run_with_nothing_left_does_not_hint_to_resume(tmp_path):
+    runs = Runs(tmp_path, echo(after=10))
+
+    done = runs(lines=["a", "b"], stops=[5])
+
+    assert done.exit == 130
+    assert "Summary: 2 completed\n" in done.err
+    assert "to resume" not in done.err
+
+
+@pytest.mark.parametrize("command", ["run --input i --results r", "send hi", "resume"])
+def test_a_journal_named_as_standard_input_is_a_usage_error(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "i").write_text("a\n")
+
+    done = holdfast(*command.split(), "--journal", "-", agent=echo())
+
+    assert (done.exit, "a file of that name is ./-" in done.err) == (2, True)
+    assert not (tmp_path / "-").exists()
+
+
+def test_send_with_a_journal_hints_to_resume_it_after_an_unknown_outcome(runs):
+    for method in ("SendMessage", "SendStreamingMessage"):
+        runs.agent.inject(Reset(after_execution=True), on=method)
+    words = ("--journal", str(runs.journal), "--on-unknown", "raise")
+
+    done = holdfast("send", "hi", *words, agent=runs.agent)
+
+    assert "HOLDFAST_ERR_OUTCOME_UNKNOWN" in done.err
+    assert f"holdfast resume --journal {runs.journal}" in done.err
+
+
+def test_a_half_json_line_names_its_fault_once():
+    assert "JSON: not JSON" not in read_line(b'{"id": "x', 1).reason

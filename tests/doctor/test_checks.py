@@ -76,7 +76,7 @@ def test_nothing_observed_is_nothing_measured():
     assert finding.saw == "the time was over"
 
 
-@pytest.mark.parametrize(("may_repeat", "why"), [(False, "may not be"), (True, "no answer")])
+@pytest.mark.parametrize(("may_repeat", "why"), [(False, "pass --twice"), (True, "no answer")])
 def test_why_a_message_was_not_sent_again(may_repeat, why):
     facts = sent(reply=None, task_id="")
     facts.may_repeat = may_repeat

@@ -57,6 +57,7 @@ __all__ = [
     "retry_later",
     "retry_later_if_busy",
     "search_for_message",
+    "search_in_journal",
     "show_ended_task",
     "trust_interface",
     "wait_for_rate_limit",
@@ -145,6 +146,8 @@ def search_for_message(error: A2AError | None, state: CommandState) -> str | Non
         error: The error that reported it; None for an interruption.
         state: The progress of the command.
     """
+    if state.key is None and state.journal_name is not None:
+        return search_in_journal(state.journal_name)
     message_id, context_id = state.message_id, None
     if isinstance(error, errors.OutcomeUnknownError):
         if state.key is not None and _is_searched_again(error, state):
@@ -159,6 +162,12 @@ def search_for_message(error: A2AError | None, state: CommandState) -> str | Non
         f"search for message {message_id} with {search}; send it again{again} only if running it "
         "twice does no harm"
     )
+
+
+def search_in_journal(journal: str) -> str:
+    """Return the hint to resume the pending calls of a journal."""
+    command = shlex.join(["holdfast", "resume", "--journal", journal])
+    return f"to search for the task or wait for it, without sending anything: {command}"
 
 
 def _is_searched_again(error: errors.OutcomeUnknownError, state: CommandState) -> bool:

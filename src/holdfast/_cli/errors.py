@@ -111,6 +111,9 @@ class CommandState(Protocol):
     def binding(self) -> str | None: ...
 
     @property
+    def journal_name(self) -> str | None: ...
+
+    @property
     def message_id(self) -> str | None: ...
 
     @property

@@ -268,6 +268,10 @@ def _interrupted(session: Session, output: Output) -> None:
         _complete_output(session.task, output)
         if session.key is None:
             output.emit(Notice.hint(session.resume_command(session.task.id)))
+            if session.journal_name is not None and not session.has_many_calls:
+                from holdfast._cli.error_hints import search_in_journal
+
+                output.emit(Notice.hint(search_in_journal(session.journal_name)))
     elif session.key is not None and not session.awaits_card and not session.may_have_been_sent:
         output.emit(
             Notice.warning(

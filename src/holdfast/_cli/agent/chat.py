@@ -25,6 +25,7 @@ from holdfast._cli.agent.outcomes import (
 from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
 from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Failed, MessageSending, Notice, StreamEnded, StreamEvent
 from holdfast.errors import (
     A2AError,
@@ -313,9 +314,11 @@ class Chat:
                 if status.state is TaskState.INPUT_REQUIRED:
                     break
                 if status.state is TaskState.AUTH_REQUIRED:
+                    limit = self._session.settings.timeout
                     self._output.emit(
                         Notice.warning(
-                            f"task {task.id} {OUTCOMES[status.state]}; waiting for it until Ctrl-C"
+                            f"task {task.id} {OUTCOMES[status.state]}; waiting for it "
+                            f"until Ctrl-C, {shown_duration(limit)} (--timeout) at most"
                         )
                     )
         self._output.emit(StreamEnded())

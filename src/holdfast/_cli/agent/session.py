@@ -356,6 +356,11 @@ class Session:
         """Return a command that continues, with the settings of this one about the agent."""
         return shlex.join(("holdfast", *words, *self.settings.agent_words))
 
+    @property
+    def journal_name(self) -> str | None:
+        """The file or the address of the journal; None without one."""
+        return None if self.journal is None else str(getattr(self.journal, "name", "")) or None
+
     def resume_command(self, task_id: str) -> str:
         """Return the command that resumes a task, with the settings of this one."""
         if self.follows:

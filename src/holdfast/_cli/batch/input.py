@@ -131,7 +131,8 @@ def _record(text: str) -> tuple[str | int | None, Content]:
             value = codec.parse(text.encode())
         except (ValueError, RecursionError) as error:
             if text.startswith("{"):
-                reason = f"it begins like a JSON object, and is not valid JSON: {error}"
+                fault = str(error).removeprefix("not JSON: ")
+                reason = f"it begins like a JSON object, and is not valid JSON: {fault}"
                 raise ValueError(reason) from None
     if isinstance(value, str):
         return None, value

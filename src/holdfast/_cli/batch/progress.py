@@ -54,13 +54,13 @@ class Counts:
     """Counts of lines by outcome.
 
     Attributes:
-        completed: Lines whose task was completed, or that were answered by a message.
+        completed: Lines whose task was completed, or that were answered by a message, in this run.
         failed: Lines whose task failed.
         waiting: Lines whose task waits for input or authorization, in this run or since an
             earlier one.
         errors: Lines without an answer, in this run or in an earlier one.
         not_sent: Lines without an answer that certainly were not executed.
-        earlier: Lines with an answer of an earlier run.
+        earlier: Lines with an answer of an earlier run, in the results or in the journal.
         earlier_failed: Those of them whose task failed.
         elsewhere: Lines whose result another process of a shared run has.
         skipped: Lines that are not messages.
@@ -84,11 +84,19 @@ class Counts:
         ended = self.completed + self.failed + self.waiting + self.unanswered
         return ended + self.earlier + self.elsewhere
 
-    def add(self, outcome: Answer | Exception) -> None:
-        """Count the outcome of a line."""
+    def add(self, outcome: Answer | Exception, *, is_earlier: bool) -> None:
+        """Count the outcome of a line.
+
+        Args:
+            outcome: Its answer or error.
+            is_earlier: Whether the journal had the answer before this run.
+        """
         self.written += 1
         answer = answer_of(outcome)
-        if answer is None:
+        if is_earlier and answer is not None:
+            self.earlier += 1
+            self.earlier_failed += not isinstance(outcome, Answer)
+        elif answer is None:
             if was_not_sent(outcome):
                 self.not_sent += 1
             else:
@@ -183,13 +191,22 @@ class Summary:
         self._waiting = _Problem("wait for input or authorization")
         self._reply = ""
         self._unanswered = _Problem("have no answer")
+        self._other_agents = _Problem("were answered by another agent")
         self._unsendable = 0
 
-    def add(self, line: Line, outcome: Answer | Exception) -> None:
-        """Count a line whose result is written, and keep the first problem of each kind."""
-        self.counts.add(outcome)
+    def add(self, line: Line, outcome: Answer | Exception, *, is_earlier: bool = False) -> None:
+        """Count a line whose result is written, and keep the first problem of each kind.
+
+        Args:
+            line: The line.
+            outcome: Its answer or error.
+            is_earlier: Whether the journal had the answer before this run.
+        """
+        self.counts.add(outcome, is_earlier=is_earlier)
         answer = answer_of(outcome)
-        if isinstance(outcome, KeyConflictError):
+        if isinstance(outcome, KeyConflictError) and outcome.other_agent is not None:
+            self._other_agents.add(line.number, outcome.message)
+        elif isinstance(outcome, KeyConflictError):
             self._changed.append(line.number)
         elif answer is None:
             reason = failure_of(outcome, self._session).message
@@ -241,7 +258,7 @@ class Summary:
         summary = counts.text(remaining)
         if self._changed:
             self._output.emit(Notice.warning(_changed_lines_message(self._changed)))
-        for problem in (self._failed, self._waiting, self._unanswered):
+        for problem in (self._failed, self._waiting, self._other_agents, self._unanswered):
             if problem.numbers:
                 self._output.emit(Notice.warning(problem.text()))
         if self._reply:
@@ -262,8 +279,20 @@ class Summary:
         if fault is not None:
             raise fault
         if is_interrupted:
-            self._output.emit(Notice.hint(f"to resume: {session.command(*self._plan.words())}"))
+            if remaining.lines != 0 or counts.unanswered or counts.unwritten:
+                resuming = session.command(*self._plan.words())
+                self._output.emit(Notice.hint(f"to resume: {resuming}"))
             raise KeyboardInterrupt
+
+    def _search_hint(self) -> str:
+        """Return the hint about lines whose answer may still be found."""
+        retry = self._session.command(*self._plan.words(), "--retry-errors")
+        if self._plan.on_unknown == "resend":
+            return f"to retry these: {retry}"
+        return (
+            f"to wait or search for the answers again: {retry}; to send again what is not "
+            "found, although the agent may have executed it, add --on-unknown resend"
+        )
 
     def _retry_hint(self) -> str:
         """Return the hint about lines without an answer."""
@@ -276,12 +305,7 @@ class Summary:
                     f"to wait or search for the answers again: {retry}; if lines remain whose "
                     f"task the agent has lost, send these as new messages: {resend}"
                 )
-            if plan.on_unknown == "resend":
-                return f"to retry these: {retry}"
-            return (
-                f"to wait or search for the answers again: {retry}; to send again what is not "
-                "found, although the agent may have executed it, add --on-unknown resend"
-            )
+            return self._search_hint()
         if self.ended:
             return (
                 "no run of this name sends these again; to send all lines without an answer as "
@@ -289,13 +313,18 @@ class Summary:
             )
         if self.counts.not_sent > self._unsendable:
             return f"to retry what was not sent: {command(*plan.words())}"
+        if self._other_agents.numbers:
+            fresh = command(*plan.words(run_id=f"{plan.name}-other-agent"))
+            return (
+                f"to send them to this agent as well: {fresh}; for the answers of the other "
+                "agent: holdfast run results, or name that agent with --agent-card"
+            )
         if self._changed:
             give = "give each changed message an id of its own, otherwise it is not sent"
             return f"{give}; then, to resume: {command(*plan.words())}"
         if self.counts.not_sent:
             return "the results say why"
-        retry = command(*plan.words(on_unknown="resend"), "--retry-errors")
-        return f"to send them again, although the agent may have executed them: {retry}"
+        return self._search_hint()
 
 
 _LOST_CODES = frozenset({"TaskNotFoundError", "HOLDFAST_ERR_OUTCOME_UNKNOWN"})

@@ -13,6 +13,7 @@ for long, the run ends without waiting for them.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast._cli.batch.availability import MAX_OUTAGE_S, is_unreachable
@@ -28,9 +29,11 @@ from holdfast._cli.batch.session import (
     was_not_sent,
 )
 from holdfast._cli.errors import CommandError, Failure, unreachable_reason
+from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._client.batch import RunItem
+from holdfast._journal.agent_name import addresses_in, agent_name, is_same_agent
 from holdfast._journal.records import label_of, run_and_key
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
@@ -42,6 +45,7 @@ from holdfast.errors import (
     KeyConflictError,
     ReconnectError,
 )
+from holdfast.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from holdfast._cli.output.base import Output
     from holdfast._client.answer import Answer
     from holdfast._client.batch import BulkRun
+    from holdfast._journal.protocol import CallRecord
 
 __all__ = ["Run"]
 
@@ -92,6 +97,7 @@ class Run:
         self._summary = Summary(session, output, plan)
         self._counts = self._summary.counts
         self._lines_in_flight: dict[str, Line] = {}
+        self._answered_before: set[str] = set()
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
@@ -255,10 +261,22 @@ class Run:
             if isinstance(line, BadLine):
                 if not self._skips(line):
                     return
-            elif (earlier := results.known.get(line.key)) is None or (
-                earlier.is_question_of(line.digest) and await self._is_recorded(line)
-            ):
+                continue
+            earlier = results.known.get(line.key)
+            if earlier is None or earlier.is_question_of(line.digest):
+                answered = await self._find_answered(line)
+                if answered is not None and not self._is_of_this_agent(answered):
+                    if earlier is None:
+                        self._write(line, self._of_other_agent(line, answered), results)
+                    else:
+                        self._summary.add_earlier(earlier)
+                    continue
+                if earlier is not None and answered is None:
+                    self._summary.add_earlier(earlier)
+                    continue
                 await self._wait()
+                if answered is not None and _is_final(answered):
+                    self._answered_before.add(line.key)
                 self._lines_in_flight[line.key] = line
                 yield RunItem(key=line.key, content=line.message)
             elif earlier.digest != line.digest:
@@ -266,15 +284,38 @@ class Run:
             else:
                 self._summary.add_earlier(earlier)
 
-    async def _is_recorded(self, line: Line) -> bool:
-        """Return whether the journal has the task of a line: if not, the line would be sent."""
+    async def _find_answered(self, line: Line) -> CallRecord | None:
+        """Return the record of a line if its call was answered before this run; else None."""
         if self._plan.is_shared:
-            return False  # each line has one result, of the process that sent it
+            return None  # each line has one result, of the process that sent it
         try:
             record = await self._session.journal.find_label(label_of(self._plan.name, line.key))
         except JournalError:
+            return None  # the call itself reports it
+        return record if record is not None and record.outcome == "answered" else None
+
+    def _is_of_this_agent(self, record: CallRecord) -> bool:
+        """Return whether a call was made to the agent of this run, as far as its card tells."""
+        reference, card = self._session.reference, self._session.card
+        if is_same_agent(agent_name(reference), record.agent):
+            return True
+        if card is None or not isinstance(reference, Path):
             return False
-        return record is not None and record.outcome == "answered"
+        addresses = tuple(f"{address}/" for address in addresses_in(record.agent))
+        return any(f"{agent.url}/".startswith(addresses) for agent in card.supported_interfaces)
+
+    def _of_other_agent(self, line: Line, record: CallRecord) -> KeyConflictError:
+        """Return the error of a line that another agent has answered in a run of this name."""
+        other = masked_reference(addresses_in(record.agent)[0])
+        this = masked_reference(agent_name(self._session.reference))
+        return KeyConflictError(
+            f"{other} has answered this line in the run {self._plan.name}, according to "
+            f"{self._plan.journal}; it was not sent to {this}",
+            key=line.key,
+            message_id=record.message_id,
+            other_agent=record.agent,
+            executed=False,
+        )
 
     async def _read(self, lines: Lines) -> AsyncGenerator[Line | BadLine]:
         try:
@@ -336,7 +377,9 @@ class Run:
             raise
         except OSError as error:  # the journal has it
             raise self._unwritable(error) from None
-        self._summary.add(line, outcome)
+        is_earlier = line.key in self._answered_before
+        self._answered_before.discard(line.key)
+        self._summary.add(line, outcome, is_earlier=is_earlier)
 
     def _stop_if_unsendable(self, outcome: Answer | Exception) -> None:
         """Stop sending if nothing can be sent."""
@@ -441,6 +484,11 @@ class Run:
             return None
         named = [run_and_key(r.label) for r in records if r.label and r.outcome is None]
         return {key for name, key in named if name == self._plan.name}
+
+
+def _is_final(record: CallRecord) -> bool:
+    """Return whether the answer of a call can no longer change: a message, or an ended task."""
+    return record.state is None or TaskState(record.state).is_terminal
 
 
 async def _wait_until(is_over: Callable[[], bool]) -> None:

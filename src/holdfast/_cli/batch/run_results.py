@@ -174,7 +174,8 @@ def _failure(line: Line, record: CallRecord | None) -> tuple[Failure, bool | Non
     if record is None or record.outcome == "not_sent":
         detail = "" if record is None or record.detail is None else f": {record.detail}"
         message = f"the message was not sent{detail}"
-        return Failure(code="HOLDFAST_ERR_RUN", message=message), False
+        hint = "holdfast run sends it"
+        return Failure(code="HOLDFAST_ERR_RUN", message=message, hint=hint), False
     call = f"the call of message {record.message_id}"
     if record.digest != line.digest:
         message = f"the id {line.id!r} belongs to another message in the journal"
@@ -184,7 +185,9 @@ def _failure(line: Line, record: CallRecord | None) -> tuple[Failure, bool | Non
     if record.outcome is None:
         if record.lease_left > 0:
             message = f"{call} is pending: another process works on it, or crashed just now"
-            hint = "run the command again when that process has ended"
+            hint = (
+                "when that process has ended, resume the call with holdfast run or holdfast resume"
+            )
         else:
             message = f"{call} is pending, and no process works on it"
             hint = (

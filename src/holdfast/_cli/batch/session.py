@@ -257,6 +257,7 @@ class _Call:
     continues = False
     asks_for_config = False
     key = None
+    journal_name = None
 
     def __init__(self, session: Session, error: A2AError) -> None:
         self.settings = session.settings

@@ -29,6 +29,7 @@ from holdfast._cli.options.settings import read_settings
 from holdfast._cli.options.values import (
     read_grace,
     read_id,
+    read_journal,
     read_rate,
     read_run_id,
     shown_duration,
@@ -84,7 +85,7 @@ def _journal_option(help_text: str) -> Callable[[Any], Any]:
         "--journal",
         metavar="FILE",
         required=True,
-        type=ParsedParam("path", read_id),
+        type=ParsedParam("path", read_journal),
         shell_complete=complete_path,
         help=help_text,
     )
@@ -118,7 +119,7 @@ _RUNNING = (
         "not exist, readable only by you; it grows until you remove it.",
     ),
     _run_id_option(
-        "Name of the run in the journal: the same name resumes it. Runs of other "
+        "Name of the run in the journal, for any agent: the same name resumes it. Runs of other "
         "names do not see the pending calls of this one. Without a name, a line that is pending "
         "in another run is an error before anything is sent: the input may have moved.",
     ),
@@ -246,7 +247,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     After a crash or an interruption, the same command resumes the run: lines with a result are
     skipped, messages that were sent are waited for, and the others are sent, including lines whose
-    error has "executed": false.
+    error has "executed": false and not the code HOLDFAST_ERR_INPUT, which is that of a changed
+    line, and of a line that another agent has answered in this run: neither is ever sent.
 
     A line is recognized by its id, or else by its content; its position does not matter. A line
     that occurs twice without an id is two messages, a changed line is another message, and an id

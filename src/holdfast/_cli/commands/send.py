@@ -25,7 +25,7 @@ from holdfast._cli.options.flags import (
     with_options,
 )
 from holdfast._cli.options.parameters import ParsedParam, complete_path
-from holdfast._cli.options.values import read_id, read_key, read_metadata
+from holdfast._cli.options.values import read_journal, read_key, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ _RECORDING = (
     click.option(
         "--journal",
         metavar="FILE",
-        type=ParsedParam("path", read_id),
+        type=ParsedParam("path", read_journal),
         shell_complete=complete_path,
         help="SQLite file or postgresql:// address that records the message before it is sent, "
         "for --key and for holdfast resume. Has no variable.",

@@ -111,7 +111,10 @@ def _argument(draft: Draft) -> Part:
     try:
         text = _standard_input().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        message = "Standard input is not UTF-8: it cannot be a text; send it with --file."
+        message = (
+            "Standard input is not UTF-8: it cannot be a text; save it, and pass the file with "
+            "--file."
+        )
         raise ValueError(message) from None
     except (OSError, ValueError) as error:
         raise _unreadable("TEXT", "from standard input", error) from None

@@ -33,6 +33,7 @@ __all__ = [
     "read_extension",
     "read_grace",
     "read_id",
+    "read_journal",
     "read_key",
     "read_listen",
     "read_metadata",
@@ -215,6 +216,20 @@ def read_endpoint(text: str) -> str:
             raise ValueError(message)
         return url
     return check_url(url, "address") if "://" in url else url
+
+
+def read_journal(text: str) -> str:
+    """Parse the file or address of a journal, which is never standard input or output.
+
+    Raises:
+        ValueError: It is empty, or -.
+    """
+    if read_id(text) == "-":
+        message = (
+            "a journal is a file or a postgresql:// address, not -; a file of that name is ./-"
+        )
+        raise ValueError(message)
+    return text
 
 
 def read_directory(text: str) -> str:

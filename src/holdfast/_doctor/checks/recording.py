@@ -169,7 +169,7 @@ def _twice(sending: SendingFacts, observed: Observations) -> Finding:
     if second_reply is None:
         reason = "the first message got no answer"
         if not observed.may_repeat:
-            reason = "the message may not be sent a second time"
+            reason = "it sends the message a second time: pass --twice (twice=True) to allow it"
         return Finding(check, "not measured", observed.stopped or reason)
     saw = "the same message, under the same id, once more"
     if sending.second_task_id and sending.second_task_id == sending.task_id:
