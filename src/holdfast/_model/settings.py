@@ -175,7 +175,7 @@ _OTHER_NAMES = {
     "signature_verifier": ("card_verifier",),
     "max_attempts": ("max_retries", "max_reconnects"),
     "read": ("first_byte",),
-    "retries": ("max_retries", "retry"),
+    "retries": ("max_retries", "retry", "retry_config"),
     "circuit_breaker": ("breaker",),
     "timeout": ("timeouts",),
 }
