@@ -13,7 +13,12 @@ from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.types import AgentCard as ProtobufCard
 from a2a.utils.signing import create_agent_card_signer, create_signature_verifier
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from google.protobuf.json_format import ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,8 +120,10 @@ def pem(signer):
         json.dumps(SIGNER.jwks),
         {SIGNER.kid: SIGNER.jwk},
         {SIGNER.kid: pem(SIGNER).decode()},
+        {SIGNER.kid: pem(SIGNER)},
+        pem(SIGNER),
     ],
-    ids=["key", "set", "json", "by id", "pem by id"],
+    ids=["key", "set", "json", "by id", "pem by id", "pem bytes by id", "pem bytes"],
 )
 async def test_keys_are_accepted_in_each_form(keys):
     assert (await judged(SIGNED, CardVerifier(keys)))[0].outcome == "verified"
@@ -236,8 +243,52 @@ async def test_a_key_without_an_id_refuses_nothing_while_the_signatures_own_key_
 def test_sign_card_names_an_invalid_argument():
     with pytest.raises(TypeError, match="card must be an AgentCard or its JSON object, not None"):
         sign_card(None, SIGNER.key, key_id="k")
-    with pytest.raises(ValueError, match="pass a private key of that kind"):
-        sign_card(document(), "no key", key_id="k")
+    card = ParseDict(document(), ProtobufCard())
+    with pytest.raises(
+        TypeError, match=r"AgentCard of the official SDK; pass what .*MessageToDict"
+    ):
+        sign_card(card, SIGNER.key, key_id="k")
+
+
+P384 = ec.generate_private_key(ec.SECP384R1())
+IS_PUBLIC = "ES256: it is a public key; pass the private one"
+NOT_PRIVATE = (
+    "ES256: it is not a readable private key; pass PEM without a password, a JSON Web Key"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "fault"),
+    [
+        ("no key", NOT_PRIVATE),
+        (b"no key", NOT_PRIVATE),
+        (7, NOT_PRIVATE),
+        ({"kty": "EC"}, NOT_PRIVATE),
+        (pem(SIGNER), IS_PUBLIC),
+        (pem(SIGNER).decode(), IS_PUBLIC),
+        (SIGNER.key.public_key(), IS_PUBLIC),
+        (SIGNER.jwk, IS_PUBLIC),
+        (
+            rsa.generate_private_key(65537, 2048),
+            "ES256: it is an RSA key; pass algorithm='RS256' or 'PS256'",
+        ),
+        (
+            P384,
+            "ES256: it is an EC key of the curve secp384r1; pass algorithm='ES384'",
+        ),
+        (
+            P384.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+            "ES256: it is an EC key of the curve secp384r1; pass algorithm='ES384'",
+        ),
+        (
+            ed25519.Ed25519PrivateKey.generate(),
+            "ES256: it is an Ed25519 or Ed448 key; pass algorithm='EdDSA'",
+        ),
+    ],
+)
+def test_sign_card_says_which_key_or_algorithm_to_pass(key, fault):
+    with pytest.raises(ValueError, match=f"the key cannot sign with {fault}"):
+        sign_card(document(), key, key_id="k")
 
 
 async def test_one_valid_signature_is_enough():

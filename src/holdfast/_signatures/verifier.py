@@ -71,13 +71,13 @@ class CardVerifier:
     A verifier holds no connections, and can be shared between clients.
 
     Args:
-        keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM,
-            or the URL of a JWK set. Keys without an id (PEM has none) are tried for each signature
-            whose key is not known by its id; one that matches none of them is invalid. A set is
-            fetched when it is needed, and cached as its server says (from 10 s to 24 h; by default
-            300 s). For an unknown key it is fetched again, at most every 10 s. A card is verified
-            again once its key set is no longer fresh: a removed key is accepted until then, and
-            for at most 24 h more if the set cannot be fetched.
+        keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM
+            (text or bytes), or the URL of a JWK set. Keys without an id (PEM has none) are tried
+            for each signature whose key is not known by its id; one that matches none of them is
+            invalid. A set is fetched when it is needed, and cached as its server says (from 10 s
+            to 24 h; by default 300 s). For an unknown key it is fetched again, at most every 10 s.
+            A card is verified again once its key set is no longer fresh: a removed key is accepted
+            until then, and for at most 24 h more if the set cannot be fetched.
         jku_hosts: Hosts whose key sets are accepted if a signature names one (``jku``): a host,
             which is requested over https at its default port, or an origin such as
             ``"https://keys.example:8443"``. Anyone who can publish a file there can sign.
