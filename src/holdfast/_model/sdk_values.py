@@ -83,10 +83,10 @@ def _enum_advice(value: object, expected: type | None) -> str:
     name = expected.__name__
     if isinstance(value, str):
         word = value.upper()
-        for member in expected:
-            if word in {member.name, str(member.value).upper()}:
-                return f"pass {name}.{member.name}"
-        return f"pass one of {', '.join(f'{name}.{member.name}' for member in expected)}"
+        for choice in expected:
+            if word in {choice.name, str(choice.value).upper()}:
+                return f"pass {name}.{choice.name}"
+        return f"pass one of {', '.join(f'{name}.{choice.name}' for choice in expected)}"
     if type(value) is not int:
         return ""
     member = list(expected)[1].name
@@ -105,7 +105,7 @@ def _advice(value: Any, kind: type, expected: type | None) -> str:
     if is_same and is_protobuf:
         return f"pass holdfast.integrations.a2a_sdk.to_value(…, holdfast.types.{name})"
     if expected is str:
-        ids = [f"its {member}" for member in ("task_id", "id") if hasattr(value, member)]
+        ids = [f"its {each}" for each in ("task_id", "id") if hasattr(value, each)]
         if ids:
             return f"pass {' and '.join(ids)}"
     if expected is dict or (expected is None and name in _ACCEPTED_AS_DICTS):
