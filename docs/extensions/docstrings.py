@@ -37,10 +37,11 @@ def _process(app, what, name, value, options, lines):  # noqa: PLR0917  autodoc'
 
 def _with_assigned_types(lines, klass):
     """Add the types of attributes that the constructor declares: ``self.code: int = …``."""
-    constructor = vars(klass).get("__init__")
-    if not inspect.isfunction(constructor):
+    try:
+        source = inspect.getsource(vars(klass)["__init__"])
+    except (KeyError, TypeError, OSError):  # none, or one that a decorator made
         return lines
-    tree = ast.parse(textwrap.dedent(inspect.getsource(constructor)))
+    tree = ast.parse(textwrap.dedent(source))
     types = {
         node.target.attr: ast.unparse(node.annotation)
         for node in ast.walk(tree)

@@ -242,7 +242,9 @@ def test_an_argument_of_the_sdks_server_is_refused_with_what_replaces_it(name, h
 
 
 def test_a_handler_option_that_the_sdk_does_not_have_is_refused_at_construction():
-    with pytest.raises(TypeError, match=r"'request_context' in handler_options is not .*did you "):
+    with pytest.raises(
+        TypeError, match=r"'request_context' is not .*\(handler_options\); did you"
+    ):
         A2AServer(forecast, handler_options={"request_context": 1})
 
 

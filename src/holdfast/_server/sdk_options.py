@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast._arguments import check_kind
-from holdfast._model.settings import suggestion
+from holdfast._arguments import check_kind, check_options
 
 __all__ = ["INSTEAD", "check_handler_options"]
 
@@ -62,20 +61,14 @@ def check_handler_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     check_kind("handler_options", options, Mapping)
     from a2a.server.request_handlers import DefaultRequestHandler
 
-    given = dict(options)
-    known = inspect.signature(DefaultRequestHandler).parameters
-    free = [name for name in known if name not in _SET_BY_SERVER]
-    for name in given:
+    for name in options:
         if name in _SET_BY_SERVER:
             text = (
                 f"handler_options must not contain {name!r}; pass {_SET_BY_SERVER[name]} of "
                 "A2AServer"
             )
             raise ValueError(text)
-        if name not in free:
-            text = (
-                f"{name!r} in handler_options is not an argument of the DefaultRequestHandler of "
-                f"the installed a2a-sdk; {suggestion(name, free)}"
-            )
-            raise TypeError(text)
-    return given
+    known = inspect.signature(DefaultRequestHandler).parameters
+    free = [name for name in known if name not in _SET_BY_SERVER]
+    check_options("the installed SDK's request handler (handler_options)", options, free)
+    return dict(options)
