@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
 
 from names import find, is_foreign, with_options, written
 from public_api import is_public
@@ -26,8 +29,37 @@ def _process(app, what, name, value, options, lines):  # noqa: PLR0917  autodoc'
     # A colon in the docstring of a property ends no type: "The state: in flight, or settled."
     what = "method" if what == "property" else what
     marked = converted(lines, name, value)
+    if what in {"class", "exception"}:
+        marked = _with_assigned_types(marked, name, value)
     sections = GoogleDocstring(marked, _SECTIONS, app, what, name, value, options)
     lines[:] = _with_types_beside_names(sections.lines())
+
+
+def _with_assigned_types(lines, context, klass):
+    """Add the types of attributes that the constructor declares: ``self.code: int = …``."""
+    try:
+        source = inspect.getsource(vars(klass)["__init__"])
+    except (KeyError, TypeError, OSError):  # none, or one that a decorator made
+        return lines
+    tree = ast.parse(textwrap.dedent(source))
+    types = {
+        node.target.attr: ast.unparse(node.annotation)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Attribute)
+        and _names_known_types(ast.unparse(node.annotation), context)
+    }
+    result, in_attributes = [], False
+    for line in lines:
+        if line and not line.startswith(" "):
+            in_attributes = line == "Attributes:"
+        entry = _ENTRY.match(line) if in_attributes else None
+        if entry and entry["name"] in types:
+            name, text = entry["name"], line.partition(":")[2]
+            result.append(f"    {name} ({types[name]}):{text}")
+        else:
+            result.append(line)
+    return result
 
 
 def _with_types_beside_names(lines):
@@ -96,8 +128,12 @@ def _process_signature(_app, what, name, value, _options, signature, returns):
 def _is_made_by_holdfast(klass, name):
     annotations = vars(klass).get("__init__", klass.__init__)
     hints = " ".join(map(str, getattr(annotations, "__annotations__", {}).values()))
+    return not _names_known_types(hints, name)
+
+
+def _names_known_types(hints, context):
     types = re.findall(r"(?<![\w.'\"])[A-Z]\w+", hints)
-    return not all(find(each, name) or is_foreign(each) for each in types)
+    return all(find(each, context) or is_foreign(each) for each in types)
 
 
 def _process_bases(_app, _name, _klass, _options, bases):

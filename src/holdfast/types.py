@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 from holdfast._model import codec
 from holdfast._model.redacted_repr import RedactedRepr, short_repr
 from holdfast._model.sdk_values import kind_of
+from holdfast._model.settings import NamedFieldsMeta
 
 __all__ = [
     "APIKeySecurityScheme",
@@ -465,7 +466,9 @@ class AuthenticationInfo(RedactedRepr, WireValue, frozen=True, kw_only=True):
         return f"AuthenticationInfo(scheme={self.scheme!r})"  # the credentials are secret
 
 
-class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=True):
+class TaskPushNotificationConfig(
+    RedactedRepr, Request, frozen=True, kw_only=True, metaclass=NamedFieldsMeta
+):
     """Push notification configuration of a task: the receiver of its events (A2A 4.3.1).
 
     Attributes:
@@ -496,7 +499,7 @@ class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=Tru
         return [secret for secret in (self.token, credentials) if secret]
 
 
-class SendMessageConfiguration(WireValue, frozen=True, kw_only=True):
+class SendMessageConfiguration(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Options for a message (A2A 3.2.2).
 
     Attributes:
@@ -679,7 +682,7 @@ class Empty(WireValue, frozen=True, kw_only=True):
 # Agent cards.
 
 
-class AgentInterface(WireValue, frozen=True, kw_only=True):
+class AgentInterface(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Interface of an agent: URL, binding, version and tenant (A2A 4.4.6).
 
     Attributes:
@@ -695,7 +698,7 @@ class AgentInterface(WireValue, frozen=True, kw_only=True):
     protocol_version: str | None = None
 
 
-class AgentProvider(WireValue, frozen=True, kw_only=True):
+class AgentProvider(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Organization that runs the agent (A2A 4.4.2).
 
     Attributes:
@@ -707,7 +710,7 @@ class AgentProvider(WireValue, frozen=True, kw_only=True):
     organization: str = ""
 
 
-class AgentExtension(WireValue, frozen=True, kw_only=True):
+class AgentExtension(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Protocol extension that the agent supports (A2A 4.4.4).
 
     Attributes:
@@ -723,7 +726,7 @@ class AgentExtension(WireValue, frozen=True, kw_only=True):
     params: dict[str, Any] | None = None
 
 
-class AgentCapabilities(WireValue, frozen=True, kw_only=True):
+class AgentCapabilities(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Optional parts of the protocol that the agent offers (A2A 4.4.3).
 
     ``None`` means "not declared", which the protocol treats as false.
@@ -761,7 +764,7 @@ class SecurityRequirement(WireValue, frozen=True, kw_only=True):
     schemes: dict[str, StringList] = {}
 
 
-class AgentSkill(WireValue, frozen=True, kw_only=True):
+class AgentSkill(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Skill of the agent (A2A 4.4.5).
 
     Attributes:
@@ -975,7 +978,7 @@ class SecurityScheme(WireValue, frozen=True, kw_only=True):
     mtls_security_scheme: MutualTlsSecurityScheme | None = None
 
 
-class AgentCard(WireValue, frozen=True, kw_only=True):
+class AgentCard(WireValue, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Agent card: an agent's description of itself (A2A 4.4.1).
 
     Attributes:

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import (
+    AgentCard,
     Client,
     Coordinator,
     Message,
@@ -19,6 +20,8 @@ from holdfast import (
     connect,
     text_part,
 )
+from holdfast.auth import ClientCallContext
+from holdfast.compat import create_text_message_object
 from holdfast.policies import BreakerPolicy, Limits
 from holdfast.testing import FakeAgent, FakeNetwork
 
@@ -112,6 +115,30 @@ WRONG = {
     "iterate over a stream that was not entered": (
         lambda: iterate(connected().stream_message("hello")),
         "RuntimeError: enter the stream first: async with",
+    ),
+    "iterate over a subscription that was not entered": (
+        lambda: iterate(connected().subscribe_to_task("1")),
+        r"enter the stream first: async with .* or subscribe_to_task\(…\)",
+    ),
+    "AgentCard(url=)": (
+        lambda: AgentCard(name="x", url=URL),
+        "TypeError: AgentCard has no field 'url'; its fields are name, .*supported_interfaces",
+    ),
+    "ClientCallContext(timeout=)": (
+        lambda: ClientCallContext(state={}, timeout=5),
+        "TypeError: ClientCallContext has no field 'timeout'; its fields are state",
+    ),
+    "create_text_message_object(text)": (
+        lambda: create_text_message_object("user", "hello"),
+        r"TypeError: role must be Role, not str; pass Role\.USER$",
+    ),
+    "create_text_message_object(value)": (
+        lambda: create_text_message_object("ROLE_AGENT", "hello"),
+        r"TypeError: role must be Role, not str; pass Role\.AGENT$",
+    ),
+    "create_text_message_object(other)": (
+        lambda: create_text_message_object("hello"),
+        r"not str; pass one of .*Role\.USER",
     ),
     "Client(url)": (lambda: Client(URL, timeout=3), r"TypeError: .* made by holdfast\.connect"),
     "Client()": (Client, r"TypeError: .* made by holdfast\.connect"),

@@ -35,7 +35,7 @@ def test_blocks_can_be_pasted_unless_they_have_blank_lines_in_a_body():
         ("howto/test-orchestrator.md", "mock"),
         (
             "howto/troubleshooting.md",
-            "'coroutine' object has no attribute 'text',too many requests",
+            "'coroutine' object has no attribute 'text',too many requests,requires an object with",
         ),
         ("reference/glossary.md", "\n## 429\n"),  # the search ignores numbers, except in titles
         ("tutorial.md", "getting started,quickstart"),

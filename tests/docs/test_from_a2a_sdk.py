@@ -70,6 +70,7 @@ guide = Guide(
     "Fetch cards",
     "A binding of your own",
     "Calling",
+    "Enter a stream before you read it",
     "Interceptors",
     "Convert messages of the SDK",
     "Credentials",
@@ -349,6 +350,13 @@ async def signatures_are_verified(written, world):
     written.left.insert(0, code)
     with pytest.raises(holdfast.errors.CardSignatureError):
         await (await written(**names)).agent_card()
+
+
+@block('print("received"')
+async def a_stream_is_entered_and_read(written, world):
+    _, names = await world.usual(streams("384,400", " km"))
+    await written(agent=names["agent"])
+    assert world.printed[-1] == ("received", "TaskStatusUpdateEvent")
 
 
 @block("create_signature_verifier")

@@ -18,8 +18,16 @@ from a2a.client.errors import (
 )
 from a2a.client.transports.base import ClientTransport
 from a2a.helpers import get_stream_response_text
+from a2a.server.agent_execution import SimpleRequestContextBuilder
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+)
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError as SdkTaskNotFoundError
+from a2a.utils.signing import create_agent_card_signer
+from tests.kit.card_signing import Signer
 from tests.kit.coming_from import ASYNC_CLIENT, CARRYING, HERE, OFF, Guide, Row, Written, called
 from tests.kit.faulty_agent import Answer, FaultyAgent
 from tests.kit.faulty_agent import Cut as CutStream
@@ -33,6 +41,7 @@ from tests.kit.tls_files import Files
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
 from holdfast.integrations import a2a_sdk
+from holdfast.server import A2AServer
 from holdfast.testing import (
     AsgiNetwork,
     Cut,
@@ -436,6 +445,54 @@ async def test_what_is_said_of_the_five_seconds_is_so():
         with pytest.raises(httpx.ReadTimeout):
             await http.get(f"{HERE}/.well-known/agent-card.json")
     assert asyncio.get_running_loop().time() == pytest.approx(5)
+
+
+@row(
+    "`DefaultRequestHandler(agent_executor, task_store, agent_card)`",
+    "`push_config_store=…`",
+    "`push_sender=…`, `push_url_validator=…`",
+    "`extended_agent_card=…`",
+    "`request_context_builder=…`, `queue_manager=…`, `extended_card_modifier=…`, "
+    "`validate_input_modes=…`, `event_stream=…`, `interrupted_task_timeout=…`",
+    "`create_agent_card_routes(card, card_modifier=…)`",
+    "`create_agent_card_signer(key, header)`",
+    "`create_jsonrpc_routes(handler, rpc_url)`, `create_rest_routes(handler)`",
+    "`context_builder=…`",
+    "`enable_v0_3_compat=True`",
+)
+async def a_server_takes_what_the_sdks_took(written, world):
+    def executor(message):
+        return "384,400 km"
+
+    async def validator(url):
+        return True
+
+    card, code = {"name": "moon"}, written.left[0]
+    made = await written(
+        A2AServer=A2AServer,
+        builder=SimpleRequestContextBuilder(),
+        caller_of=lambda headers: "caller",
+        card=card,
+        create_agent_card_signer=create_agent_card_signer,
+        executor=executor,
+        extended={"name": "moon", "description": "For callers with a name."},
+        header={"alg": "ES256", "kid": "2026", "jku": None, "typ": "JOSE"},
+        key=Signer().key,
+        modifier=lambda card: card,
+        sender=BasePushNotificationSender(ASYNC_CLIENT(), InMemoryPushNotificationConfigStore()),
+        server=A2AServer(executor, card=card),
+        store=InMemoryPushNotificationConfigStore(),
+        task_store=InMemoryTaskStore(),
+        validator=validator,
+    )
+    app = made.app(url=HERE) if isinstance(made, A2AServer) else made
+    async with (
+        AsgiNetwork({HERE: app}) as network,
+        holdfast.connect(HERE, engine=network) as client,
+    ):
+        assert (await client.ask("How far is the moon?")).text == "384,400 km"
+        signatures = (await client.agent_card()).signatures
+    assert bool(signatures) == ("create_agent_card_signer" in code)
 
 
 @block("RemoteA2aAgent(", marks=[pytest.mark.adk, pytest.mark.sdk, pytest.mark.real_time])

@@ -548,3 +548,40 @@ async def test_what_httpx_does_by_itself_comes_along_unseen(monkeypatch):
     async with httpx.AsyncClient(verify=True, base_url="http://a.test") as lent:
         config = ClientConfig(httpx_client=lent)
         client_factory(config).create(card_of(FakeAgent()))
+
+
+# ── What the SDK does itself ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["card_verifier", "require_signature", "signature_verifier"])
+@pytest.mark.parametrize("make", [client_factory, transport_of])
+def test_options_for_signatures_are_refused_with_the_parameter_of_the_sdk(make, name):
+    given = {name: True}
+    arguments = () if make is client_factory else (FakeAgent(),)
+    with pytest.raises(TypeError, match=r"pass signature_verifier=a2a\.utils\.signing\."):
+        make(*arguments, **given)
+
+
+def test_an_unknown_option_of_client_factory_lists_retry_config():
+    with pytest.raises(TypeError, match="client_factory; did you mean 'retry_config'"):
+        client_factory(retries=3)
+    with pytest.raises(TypeError, match=r"client_factory; there are retry_config, "):
+        client_factory(colour=3)
+
+
+async def test_a_setting_of_httpx_is_refused_before_the_card_is_fetched():
+    fetched = []
+
+    def fetch(request):
+        fetched.append(request.url)
+        return httpx.Response(404)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(fetch)) as client:
+        factory = client_factory(ClientConfig(httpx_client=client))
+        with pytest.raises(ValueError, match=r"transport=MockTransport\(…\).* pass engine="):
+            await factory.create_from_url("http://agent.test")
+        assert fetched == []
+        factory.register("JSONRPC", Own)
+        with pytest.raises(AgentCardResolutionError):
+            await factory.create_from_url("http://agent.test")
+        assert fetched

@@ -87,6 +87,20 @@ CASES = {
         r"holdfast\.TaskState\(a2a\.types\.TaskState\.Name\(…\)\)",
     ),
     "id": (lambda: made().get_task(TASK), None, "a2a_pb2.Task of the official SDK; pass its id"),
+    "id of a request": (
+        lambda: made().list_task_push_notification_configs(
+            pb.ListTaskPushNotificationConfigsRequest(task_id="1")
+        ),
+        None,
+        "of the official SDK; pass its task_id$",
+    ),
+    "ids of a request": (
+        lambda: made().get_task_push_notification_config(
+            pb.GetTaskPushNotificationConfigRequest(task_id="1", id="2"), "2"
+        ),
+        None,
+        "of the official SDK; pass its task_id and its id$",
+    ),
     "push config of a message": (
         lambda: made().send_message("hi", push_notification_config=PUSH),
         lambda: made().send_message(

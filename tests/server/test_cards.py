@@ -1,17 +1,22 @@
 """What the card of a served agent is made of, and what is wrong at construction."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
-from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import a2a_pb2
+from a2a.utils.signing import create_agent_card_signer, create_signature_verifier
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from holdfast import AgentCard
+from holdfast import AgentCard, connect
 from holdfast.extend import HttpRequest
+from holdfast.integrations.a2a_sdk import to_proto
 from holdfast.server import A2AServer, Executor
+from holdfast.signatures import CardVerifier
 from holdfast.testing import AsgiNetwork
 from holdfast.types import AgentSkill
 
@@ -217,11 +222,71 @@ def test_a_wrong_argument_is_named(make, kind, says):
         make()
 
 
-def test_an_option_that_the_sdk_does_not_have_is_named():
-    server = A2AServer(forecast, handler_options={"colour": 1}, task_store=InMemoryTaskStore())
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("agent_executor", r"first argument: A2AServer\(executor, card=…\)"),
+        ("agent_card", "pass it as card="),
+        ("extended_agent_card", "pass it as extended_card="),
+        ("push_config_store", "pass it as push="),
+        ("queue_manager", "pass it in handler_options="),
+        ("request_context_builder", "pass it in handler_options="),
+        ("context_builder", "pass authenticate= or middleware="),
+        ("bindings", r"pass it to app\(\), serving\(\) or serve\(\)"),
+        ("port", r"pass it to serving\(\) or serve\(\)"),
+    ],
+)
+def test_an_argument_of_the_sdks_server_is_refused_with_what_replaces_it(name, hint):
+    with pytest.raises(TypeError, match=rf"{name!r} is not an option of A2AServer; .*{hint}"):
+        A2AServer(forecast, **{name: 1})
 
-    with pytest.raises(ValueError, match="has no colour"):
-        server.app(url=URL)
+
+def test_a_handler_option_that_the_sdk_does_not_have_is_refused_at_construction():
+    with pytest.raises(
+        TypeError, match=r"'request_context' is not .*\(handler_options\); did you"
+    ):
+        A2AServer(forecast, handler_options={"request_context": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("task_store", "task_store="), ("push_config_store", "push="), ("agent_card", "card=")],
+)
+def test_a_handler_option_that_the_server_sets_is_refused_at_construction(name, own):
+    with pytest.raises(ValueError, match=f"must not contain {name!r}; pass {own} of A2AServer"):
+        A2AServer(forecast, handler_options={name: 1})
+
+
+def test_every_handler_option_that_the_documentation_lists_is_accepted():
+    names = ("queue_manager", "request_context_builder", "extended_card_modifier")
+    more = ("validate_input_modes", "event_stream", "interrupted_task_timeout")
+    docstring = A2AServer.__doc__
+    for name in (*names, *more):
+        assert f"``{name}``" in docstring
+        A2AServer(forecast, handler_options={name: None}).app(url=URL)
+
+
+def test_the_signer_of_the_sdk_is_a_card_modifier_whose_signature_both_verify():
+    key = ec.generate_private_key(ec.SECP256R1())
+    header = {"alg": "ES256", "kid": "2026", "typ": "JOSE", "jku": None}
+    metadata = {
+        "name": "forecast",
+        "securitySchemes": {"bearerAuth": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+        "securityRequirements": [{"schemes": {"bearerAuth": {"list": []}}}],
+    }
+    card = card_of(forecast, metadata, card_modifier=create_agent_card_signer(key, header))
+
+    verify = create_signature_verifier(lambda kid, jku: key.public_key(), ["ES256"])
+    verify(to_proto(card, a2a_pb2.AgentCard))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    async def verified():
+        async with connect(
+            card.to_dict(), card_verifier=CardVerifier(public), require_signature=True
+        ) as client:
+            return (await client.agent_card()).security_requirements
+
+    assert asyncio.run(verified()) == card.security_requirements
 
 
 @pytest.mark.parametrize("missing", ["a2a", "starlette"])

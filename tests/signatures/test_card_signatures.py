@@ -13,7 +13,12 @@ from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.types import AgentCard as ProtobufCard
 from a2a.utils.signing import create_agent_card_signer, create_signature_verifier
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from google.protobuf.json_format import ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,8 +120,10 @@ def pem(signer):
         json.dumps(SIGNER.jwks),
         {SIGNER.kid: SIGNER.jwk},
         {SIGNER.kid: pem(SIGNER).decode()},
+        {SIGNER.kid: pem(SIGNER)},
+        pem(SIGNER),
     ],
-    ids=["key", "set", "json", "by id", "pem by id"],
+    ids=["key", "set", "json", "by id", "pem by id", "pem bytes by id", "pem bytes"],
 )
 async def test_keys_are_accepted_in_each_form(keys):
     assert (await judged(SIGNED, CardVerifier(keys)))[0].outcome == "verified"
@@ -145,18 +152,143 @@ async def test_a_single_pem_verifies_signatures_with_any_key_id():
     )
     assert (verification.outcome, verification.key_id) == ("verified", SIGNER.kid)
 
-    other, _ = await judged(SIGNED, CardVerifier(pem(Signer("other")).decode()))
-    assert (other.outcome, other.reason) == (
+
+def without_id(signer):
+    return {name: member for name, member in signer.jwk.items() if name != "kid"}
+
+
+OTHER = Signer("other")
+RSA = Signer("rsa", rsa.generate_private_key(65537, 2048), "RS256")
+
+KEYS_WITHOUT_ID = {
+    "pem": lambda signer: pem(signer).decode(),
+    "key": without_id,
+    "set": lambda signer: {"keys": [without_id(signer)]},
+    "several": lambda signer: {"keys": [without_id(OTHER), without_id(signer)]},
+    "mixed": lambda signer: {"keys": [OTHER.jwk, without_id(RSA), without_id(signer)]},
+}
+
+
+@pytest.mark.rule("P11")
+@pytest.mark.parametrize("form", KEYS_WITHOUT_ID)
+async def test_a_key_without_an_id_verifies_and_refuses_signatures_with_any_key_id(form):
+    verifier = CardVerifier(KEYS_WITHOUT_ID[form](SIGNER))
+
+    verification, _ = await judged(SIGNED, verifier, require_signature=True)
+    assert (verification.outcome, verification.key_id) == ("verified", SIGNER.kid)
+
+    error = await refused({**SIGNED, "name": "Somebody else"}, verifier)
+    assert (error.outcome, error.key_id, error.transient) == ("invalid", "k-1", False)
+    assert (
+        "signature 1 does not match the card and any key without an id; key 'k-1' is not known"
+    ) in str(error)
+
+
+@pytest.mark.rule("P11")
+async def test_a_fetched_key_without_an_id_verifies_and_refuses_signatures_with_any_key_id():
+    net = Net(pages={KEYS_URL: {"keys": [without_id(SIGNER)]}})
+    verifier = CardVerifier(KEYS_URL)
+
+    verification, _ = await judged(SIGNED, verifier, engine=net, require_signature=True)
+    assert verification.outcome == "verified"
+    error = await refused({**SIGNED, "name": "Somebody else"}, verifier, engine=net)
+    assert error.outcome == "invalid"
+
+
+async def test_a_fetched_set_is_fetched_again_before_its_keys_without_an_id_are_tried():
+    net = Net(pages={KEYS_URL: {"keys": [without_id(RSA), OTHER.jwk]}, CARD: OTHER.sign(DOCUMENT)})
+    async with connect(
+        "http://agent.test", engine=net, card_verifier=CardVerifier(KEYS_URL), card_ttl=60.0
+    ) as client:
+        await client.agent_card()
+        net.pages = {KEYS_URL: {"keys": [without_id(OTHER), SIGNER.jwk]}, CARD: SIGNED}
+        await asyncio.sleep(61)
+        await client.agent_card()
+        assert client.card_verification.outcome == "verified"
+
+
+@pytest.mark.parametrize("form", KEYS_WITHOUT_ID)
+async def test_a_second_signature_may_be_by_an_unknown_key_if_a_key_without_an_id_verifies_one(
+    form,
+):
+    verifier = CardVerifier(KEYS_WITHOUT_ID[form](SIGNER))
+
+    card = SIGNER.sign(Signer("stranger").sign(document()))
+    verification, _ = await judged(card, verifier, require_signature=True)
+    assert (verification.outcome, verification.number) == ("verified", 2)
+
+
+async def test_a_key_without_an_id_of_another_kind_leaves_a_signature_unverifiable():
+    verification, _ = await judged(SIGNED, CardVerifier(pem(RSA).decode()))
+
+    assert (verification.outcome, verification.reason) == (
         "unverifiable",
-        f"signature 1: key '{SIGNER.kid}' is not known",
+        "signature 1: key 'k-1' is not known",
     )
+
+
+async def test_a_key_without_an_id_refuses_nothing_while_the_signatures_own_key_is_unavailable():
+    net = Net(pages={KEYS_URL: page(b"", 503)})
+    verifier = CardVerifier(pem(OTHER).decode(), jku_hosts=("keys.test",))
+
+    verification, _ = await judged(card_of(), verifier, engine=net)
+    assert (verification.outcome, verification.is_for_now) == ("unverifiable", True)
+    net.pages[KEYS_URL] = SIGNER.jwks
+    verification, _ = await judged(card_of(), verifier, engine=net, require_signature=True)
+    assert verification.outcome == "verified"
+    net.pages[KEYS_URL] = OTHER.jwks
+    assert (await refused(card_of(), verifier, engine=net)).outcome == "invalid"
 
 
 def test_sign_card_names_an_invalid_argument():
     with pytest.raises(TypeError, match="card must be an AgentCard or its JSON object, not None"):
         sign_card(None, SIGNER.key, key_id="k")
-    with pytest.raises(ValueError, match="pass a private key of that kind"):
-        sign_card(document(), "no key", key_id="k")
+    card = ParseDict(document(), ProtobufCard())
+    with pytest.raises(
+        TypeError, match=r"AgentCard of the official SDK; pass what .*MessageToDict"
+    ):
+        sign_card(card, SIGNER.key, key_id="k")
+
+
+P384 = ec.generate_private_key(ec.SECP384R1())
+IS_PUBLIC = "ES256: it is a public key; pass the private one"
+NOT_PRIVATE = (
+    "ES256: it is not a readable private key; pass PEM without a password, a JSON Web Key"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "fault"),
+    [
+        ("no key", NOT_PRIVATE),
+        (b"no key", NOT_PRIVATE),
+        (7, NOT_PRIVATE),
+        ({"kty": "EC"}, NOT_PRIVATE),
+        (pem(SIGNER), IS_PUBLIC),
+        (pem(SIGNER).decode(), IS_PUBLIC),
+        (SIGNER.key.public_key(), IS_PUBLIC),
+        (SIGNER.jwk, IS_PUBLIC),
+        (
+            rsa.generate_private_key(65537, 2048),
+            "ES256: it is an RSA key; pass algorithm='RS256' or 'PS256'",
+        ),
+        (
+            P384,
+            "ES256: it is an EC key of the curve secp384r1; pass algorithm='ES384'",
+        ),
+        (
+            P384.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+            "ES256: it is an EC key of the curve secp384r1; pass algorithm='ES384'",
+        ),
+        (
+            ed25519.Ed25519PrivateKey.generate(),
+            "ES256: it is an Ed25519 or Ed448 key; pass algorithm='EdDSA'",
+        ),
+    ],
+)
+def test_sign_card_says_which_key_or_algorithm_to_pass(key, fault):
+    with pytest.raises(ValueError, match=f"the key cannot sign with {fault}"):
+        sign_card(document(), key, key_id="k")
 
 
 async def test_one_valid_signature_is_enough():

@@ -308,8 +308,8 @@ class EventStream(AsyncOnly):
             raise RuntimeError(text)
         if self._source is None:
             text = (
-                "enter the stream first: async with client.stream_message(…) as events "
-                "(holdfast.sync: with)"
+                "enter the stream first: async with client.stream_message(…) as events, or "
+                "subscribe_to_task(…) (holdfast.sync: with)"
             )
             raise RuntimeError(text)
         if self._is_over:

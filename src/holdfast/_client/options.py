@@ -156,8 +156,6 @@ class ClientOptions(TypedDict, total=False):
     """Options of `connect` that concern neither the agent's address nor its replies."""
 
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
-    card_verifier: CardVerifier | CardVerifierCallable | None
-    require_signature: bool
     timeout: float
     resilience: Resilience | None
     limits: Limits | None
@@ -183,6 +181,8 @@ class ClientOptions(TypedDict, total=False):
 class CreateOptions(ClientOptions, total=False):
     """Options of `connect` that are not arguments of `ClientFactory.create` itself."""
 
+    card_verifier: CardVerifier | CardVerifierCallable | None
+    require_signature: bool
     card_ttl: float
     url: str | None
     tenant: str | None

@@ -77,10 +77,18 @@ def kind_of(value: object, expected: type | None = None) -> str:
 
 
 def _enum_advice(value: object, expected: type | None) -> str:
-    """Return advice for a number in place of an enum; the enums of protobuf are numbers."""
-    if expected is None or not issubclass(expected, Enum) or type(value) is not int:
+    """Return advice for a number or a text in place of an enum; protobuf's enums are numbers."""
+    if expected is None or not issubclass(expected, Enum):
         return ""
     name = expected.__name__
+    if isinstance(value, str):
+        word = value.upper()
+        for choice in expected:
+            if word in {choice.name, str(choice.value).upper()}:
+                return f"pass {name}.{choice.name}"
+        return f"pass one of {', '.join(f'{name}.{choice.name}' for choice in expected)}"
+    if type(value) is not int:
+        return ""
     member = list(expected)[1].name
     return (
         f"pass a member such as {name}.{member}; for a number of the official SDK, pass "
@@ -96,8 +104,10 @@ def _advice(value: Any, kind: type, expected: type | None) -> str:
         return f"pass holdfast.{name}[….name.upper()]"
     if is_same and is_protobuf:
         return f"pass holdfast.integrations.a2a_sdk.to_value(…, holdfast.types.{name})"
-    if expected is str and hasattr(value, "id"):
-        return "pass its id"
+    if expected is str:
+        ids = [f"its {each}" for each in ("task_id", "id") if hasattr(value, each)]
+        if ids:
+            return f"pass {' and '.join(ids)}"
     if expected is dict or (expected is None and name in _ACCEPTED_AS_DICTS):
         if is_protobuf:
             return "pass what google.protobuf.json_format.MessageToDict(…) gives"

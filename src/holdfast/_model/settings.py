@@ -15,6 +15,7 @@ import msgspec
 from holdfast._model.sdk_values import kind_of
 
 __all__ = [
+    "NamedFieldsMeta",
     "Policy",
     "check_count",
     "check_kind",
@@ -175,15 +176,19 @@ _OTHER_NAMES = {
     "signature_verifier": ("card_verifier",),
     "max_attempts": ("max_retries", "max_reconnects"),
     "read": ("first_byte",),
-    "retries": ("max_retries", "retry"),
+    "retries": ("max_retries", "retry", "retry_config"),
     "circuit_breaker": ("breaker",),
     "timeout": ("timeouts",),
 }
 """Names that other libraries have for fields and options."""
 
 
-class PolicyMeta(msgspec.StructMeta):
-    """Names the right field if a policy is made with a name that it lacks."""
+class NamedFieldsMeta(msgspec.StructMeta):
+    """Metaclass of structs that name the right field if one is made with a name that it lacks.
+
+    It makes the constructor slower, so values that streams create do not have it. Decoders do not
+    call it.
+    """
 
     if not TYPE_CHECKING:  # so that type checkers see the fields
 
@@ -205,5 +210,5 @@ class PolicyMeta(msgspec.StructMeta):
             raise TypeError(text)
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True, metaclass=PolicyMeta):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, metaclass=NamedFieldsMeta):
     """Base class of policies: their fields are passed by name."""

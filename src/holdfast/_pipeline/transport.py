@@ -24,6 +24,7 @@ import msgspec
 
 from holdfast._model.operations import Operation
 from holdfast._model.redacted_repr import RedactedRepr
+from holdfast._model.settings import NamedFieldsMeta
 from holdfast._pipeline.caller_operation import CallerOperation
 from holdfast._pipeline.endpoints import Endpoint
 from holdfast._policy.attempts import joined_attempts, was_executed
@@ -223,7 +224,9 @@ class CallProgress(msgspec.Struct):
         return was_executed([*attempts, None if self.request.sent else False])
 
 
-class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
+class ClientCallContext(
+    RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, metaclass=NamedFieldsMeta
+):
     """Values of a caller for credential services, interceptors and layers, for one call.
 
     It is not sent to the agent.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,9 +20,10 @@ from holdfast._arguments import (
     explains_unknown_options,
 )
 from holdfast._model.server_spans import installed_server_telemetry
-from holdfast._server.cards import interfaces, metadata_card
+from holdfast._server.cards import interfaces, metadata_card, modified_card
 from holdfast._server.executors import Executor, FunctionExecutor
 from holdfast._server.extra import require_extra
+from holdfast._server.sdk_options import INSTEAD, check_handler_options
 from holdfast._server.settings import ServerSettings
 from holdfast.extend import SystemEnv
 from holdfast.protocol import BINDINGS, HTTP_BINDINGS
@@ -70,7 +70,8 @@ class A2AServer:
         extended_card: The card for authenticated clients (A2A 3.1.11); ``middleware``
             authenticates them.
         card_modifier: Called with the complete public card; the card that it returns is served.
-            It runs last; sign the card there.
+            It runs last; sign the card there, with `sign_card` or with the SDK's
+            ``create_agent_card_signer(…)``.
         task_store: An SDK ``TaskStore``; None for one in memory, whose tasks end with the process.
         push: Whether clients may register push notifications (A2A 4.3.3), or the SDK's store for
             their configurations; False by default.
@@ -121,7 +122,10 @@ class A2AServer:
             default.
         timeout: Seconds that a turn may take, 3,600 by default; None for no limit. It does not
             apply to an SDK executor.
-        handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
+        handler_options: Arguments of the SDK's ``DefaultRequestHandler`` that the server does not
+            set itself: ``queue_manager``, ``request_context_builder``, ``extended_card_modifier``,
+            ``validate_input_modes``, ``event_stream`` and ``interrupted_task_timeout``, as far as
+            the installed SDK has them.
         telemetry: Makes a span for each request and each push notification, such as
             ``holdfast.integrations.opentelemetry.Telemetry``. The agent runs in the context of its
             request's span. By default that of ``HoldfastInstrumentor``, or none.
@@ -146,8 +150,9 @@ class A2AServer:
     """
 
     @explains_unknown_options(
+        INSTEAD,
         missing="A2AServer needs what it serves as its first argument: a function or an executor, "
-        "such as A2AServer(MyExecutor(), card=…)"
+        "such as A2AServer(MyExecutor(), card=…)",
     )
     def __init__(
         self,
@@ -221,7 +226,7 @@ class A2AServer:
             body_timeout=body_timeout,
             keep_alive=keep_alive,
             timeout=timeout,
-            handler_options=_check_handler_options(handler_options),
+            handler_options=check_handler_options(handler_options),
             telemetry=installed_server_telemetry() if telemetry is None else telemetry,
         )
         self._env: Env = SystemEnv() if env is None else env
@@ -276,9 +281,7 @@ class A2AServer:
         )
         if settings.card_modifier is None:
             return card
-        modified: AgentCard = settings.card_modifier(card)
-        check_kind("what card_modifier returns", modified, AgentCard)
-        return modified
+        return modified_card(card, settings.card_modifier)
 
     @explains_unknown_options()
     def app(self, *, url: str, bindings: Sequence[str] = HTTP_BINDINGS) -> ProtocolErrors:
@@ -459,12 +462,6 @@ class A2AServer:
 
 def _optional_items(name: str, names: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if names is None else check_items(name, names)
-
-
-def _check_handler_options(options: dict[str, Any] | None) -> dict[str, Any]:
-    if options is not None:
-        check_kind("handler_options", options, Mapping)
-    return dict(options or {})
 
 
 def _check_engine(engine: HttpEngine | None) -> HttpEngine | None:

@@ -14,13 +14,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast._arguments import check_kind
 from holdfast._model import codec
 from holdfast.types import AgentCard, AgentInterface, AgentSkill, WireValue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["interfaces", "metadata_card"]
+__all__ = ["interfaces", "metadata_card", "modified_card"]
 
 _DEFAULT_VERSION = "1.0.0"
 _DEFAULT_MODES = ("text/plain",)
@@ -78,6 +79,27 @@ def interfaces(
         for version in versions
         for name in bindings
     )
+
+
+def modified_card(card: AgentCard, modifier: Callable[[Any], Any]) -> AgentCard:
+    """Return the card that the caller's function makes of the complete card.
+
+    Args:
+        card: The complete card.
+        modifier: The function; one that the SDK made, such as its signer, gets the SDK's card.
+
+    Raises:
+        TypeError: It returns no card.
+    """
+    if (getattr(modifier, "__module__", None) or "").partition(".")[0] != "a2a":
+        modified: AgentCard = modifier(card)
+        check_kind("what card_modifier returns", modified, AgentCard)
+        return modified
+    from a2a.types import a2a_pb2
+
+    from holdfast.integrations.a2a_sdk import to_proto, to_value
+
+    return to_value(modifier(to_proto(card, a2a_pb2.AgentCard)), AgentCard)
 
 
 def _default_skill(card: AgentCard) -> AgentSkill:

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.cards.keys import KeySource
 
-__all__ = ["VerificationKeys", "key_origin", "key_source", "private_key", "read_keys"]
+__all__ = [
+    "VerificationKeys",
+    "key_origin",
+    "key_source",
+    "private_key",
+    "read_keys",
+    "signing_fault",
+]
 
-VerificationKeys = str | Mapping[str, Any]
-"""A JWK set, a JWK, keys by id, PEM, or the URL of a JWK set."""
+VerificationKeys = str | bytes | Mapping[str, Any]
+"""A JWK set, a JWK, keys by id, PEM (text or bytes), or the URL of a JWK set."""
 
 _PEM = "-----BEGIN "
 
@@ -37,6 +44,8 @@ def read_keys(keys: VerificationKeys) -> str | dict[str, Any]:
         ValueError: There is no public key, or the URL is not https.
         TypeError: The argument has another type.
     """
+    if isinstance(keys, bytes):
+        keys = _text(keys)
     if isinstance(keys, str):
         if keys.lstrip().startswith(_PEM):
             return {"keys": [_jwk_of_pem(keys)]}
@@ -100,6 +109,42 @@ def private_key(key: Any) -> Any:
     raise ValueError(text)
 
 
+def signing_fault(key: Any) -> str:
+    """Return why a key could not sign, and what to pass.
+
+    Args:
+        key: The caller's key, in any form.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    pem = key.encode() if isinstance(key, str) else key
+    if isinstance(pem, bytes) and b"PUBLIC KEY" in pem:
+        return _IS_PUBLIC
+    try:
+        loaded = load_pem_private_key(pem, None) if isinstance(pem, bytes) else private_key(pem)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return _NOT_PRIVATE
+    if isinstance(loaded, RSAPrivateKey):
+        return "it is an RSA key; pass algorithm='RS256' or 'PS256'"
+    if isinstance(loaded, EllipticCurvePrivateKey):
+        algorithm = {256: "ES256", 384: "ES384", 521: "ES512"}.get(loaded.key_size)
+        hint = f"pass algorithm={algorithm!r}" if algorithm else "no algorithm suits it"
+        return f"it is an EC key of the curve {loaded.curve.name}; {hint}"
+    if type(loaded).__name__.startswith("Ed"):  # Ed25519 and Ed448
+        return "it is an Ed25519 or Ed448 key; pass algorithm='EdDSA'"
+    return _IS_PUBLIC if hasattr(loaded, "verify") else _NOT_PRIVATE
+
+
+_IS_PUBLIC = "it is a public key; pass the private one"
+_NOT_PRIVATE = (
+    "it is not a readable private key; pass PEM without a password, a JSON Web Key or a private "
+    "key of cryptography"
+)
+
+
 def _check_secure(url: str, subject: str) -> None:
     from urllib.parse import urlsplit
 
@@ -119,7 +164,16 @@ def _json(text: str) -> Mapping[str, Any]:
     return members
 
 
+def _text(keys: bytes) -> str:
+    try:
+        return keys.decode()
+    except UnicodeDecodeError:
+        raise ValueError(_KEYS_FORMAT) from None
+
+
 def _named_key(key: object) -> dict[str, Any]:
+    if isinstance(key, bytes):
+        key = _text(key)
     if isinstance(key, str) and key.lstrip().startswith(_PEM):
         return _jwk_of_pem(key)
     return _public_part(key)

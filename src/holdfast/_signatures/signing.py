@@ -10,8 +10,9 @@ import msgspec
 
 from holdfast._arguments import check_not_empty
 from holdfast._model import codec
+from holdfast._model.sdk_values import kind_of
 from holdfast._signatures.jws import ASYMMETRIC, base64url, check_library
-from holdfast._signatures.key_store import private_key
+from holdfast._signatures.key_store import private_key, signing_fault
 from holdfast._wire.canonical import signed_forms
 from holdfast.types import AgentCard, AgentCardSignature
 
@@ -50,15 +51,20 @@ def sign_card(
 ) -> AgentCard | dict[str, Any]:
     """Sign a card in the specification's form, and keep its other signatures.
 
-    Some SDKs sign and verify another form. All forms are equal if every required member has a
-    value that is not empty, and every security requirement has scopes. gRPC transmits only the
-    members of the specification, so the signature of a card with other members is invalid there.
+    The official SDKs (a2a-sdk, a2a-js) sign and verify another form, without empty members. Their
+    verifiers refuse a card that this function signed if a required member is empty, or a security
+    requirement has no scopes, as ``{"bearerAuth": {"list": []}}``; sign such a card with the SDK's
+    signer, which `CardVerifier` verifies, too. gRPC transmits only the members of the
+    specification, so the signature of a card with other members is invalid there.
 
     Args:
         card: The card or its JSON object, as it will be served; not modified.
-        key: Private key: PEM, a JSON Web Key, or an object of the library ``cryptography``.
+        key: Private key: PEM (text or bytes, without a password), a JSON Web Key, or an object of
+            the library ``cryptography``.
         key_id: Id of the key (``kid``), by which verifiers find the public key.
-        algorithm: Algorithm, by its name in RFC 7518, ``ES256`` by default; it must suit the key.
+        algorithm: Algorithm, by its name in RFC 7518, that suits the key: ``ES256`` (the default)
+            for an EC key of the curve P-256, ``ES384`` and ``ES512`` for P-384 and P-521,
+            ``RS256`` or ``PS256`` for an RSA key, ``EdDSA`` for an Ed25519 key.
         key_url: URL where the public key is published (``jku``); none by default.
 
     Returns:
@@ -72,7 +78,7 @@ def sign_card(
     check_library("signatures", "sign_card", canonical=True)
     check_not_empty("key_id", key_id)
     if not isinstance(cast("object", card), AgentCard | Mapping):
-        text = f"card must be an AgentCard or its JSON object, not {type(card).__name__}"
+        text = f"card must be an AgentCard or its JSON object, not {kind_of(card)}"
         raise TypeError(text)
     if algorithm not in ASYMMETRIC:
         text = f"algorithm must be one of {', '.join(ASYMMETRIC)}, not {algorithm!r}"
@@ -98,11 +104,8 @@ def _signature(document: Mapping[str, Any], key: Any, header: Mapping[str, str])
     try:
         signer = jwt.get_algorithm_by_name(algorithm)
         signature = signer.sign(signing, signer.prepare_key(private_key(key)))
-    except (jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
-        text = (
-            f"the key cannot sign with {algorithm}: {type(error).__name__}; pass a private key "
-            "of that kind, as PEM, a JSON Web Key or an object of cryptography"
-        )
+    except (jwt.PyJWTError, ValueError, TypeError, AttributeError):
+        text = f"the key cannot sign with {algorithm}: {signing_fault(key)}"
         raise ValueError(text) from None
     return {"protected": protected, "signature": base64url(signature)}
 

@@ -3,13 +3,15 @@
 Rules: only keys that the caller passed, or from an origin that the caller named, are trusted; a
 card only identifies its key. One valid signature is enough, since several exist for key rotation.
 A signature without an available key is unverifiable, one that does not match its key is invalid.
+Keys without an id (PEM has none) may have any id: they are tried for each signature whose key is
+not known by its id, and a signature that matches none of them is invalid, too.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from holdfast._aio.closing import close_in_turn
 from holdfast._arguments import check_hook, check_items, check_kind, explains_unknown_options
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_reading import objects_in
-from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys, KeysUnavailableError
+from holdfast._pipeline.cards.keys import FetchedKeys, KeysUnavailableError
 from holdfast._pipeline.cards.trust import CardCheck
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._signatures.jws import (
@@ -44,7 +46,7 @@ from holdfast.errors import A2AError
 if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._net.engine import HttpEngine
-    from holdfast._pipeline.cards.keys import Jwk, KeySource
+    from holdfast._pipeline.cards.keys import KeySource
     from holdfast._pipeline.cards.trust import CardChecker, ReceivedCard
 
 __all__ = ["CardVerifier", "CardVerifierCallable", "card_checker", "check_card_verifier"]
@@ -59,17 +61,6 @@ _MAX_KEY_SETS = 8
 _CLOSE_TIMEOUT_S = 5.0
 
 
-async def _keys_for(key_id: str | None, source: KeySource) -> tuple[Sequence[Jwk], bool]:
-    """Return candidate keys, and whether a mismatch with all of them proves a wrong signature.
-
-    A caller's key without an id (PEM has none) may have any id.
-    """
-    keys = await source.find(key_id)
-    if keys or not isinstance(source, FixedKeys):
-        return keys, True
-    return [key for key in await source.find(None) if "kid" not in key], False
-
-
 class CardVerifier:
     """Trusted keys for agent cards; pass it as ``connect(card_verifier=…)``.
 
@@ -80,12 +71,13 @@ class CardVerifier:
     A verifier holds no connections, and can be shared between clients.
 
     Args:
-        keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM,
-            which is tried for any key id, or the URL of a JWK set. A set is fetched when it is
-            needed, and cached as its server says (from 10 s to 24 h; by default 300 s). For an
-            unknown key it is fetched again, at most every 10 s. A card is verified again once its
-            key set is no longer fresh: a removed key is accepted until then, and for at most 24 h
-            more if the set cannot be fetched.
+        keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM
+            (text or bytes), or the URL of a JWK set. Keys without an id (PEM has none) are tried
+            for each signature whose key is not known by its id; one that matches none of them is
+            invalid. A set is fetched when it is needed, and cached as its server says (from 10 s
+            to 24 h; by default 300 s). For an unknown key it is fetched again, at most every 10 s.
+            A card is verified again once its key set is no longer fresh: a removed key is accepted
+            until then, and for at most 24 h more if the set cannot be fetched.
         jku_hosts: Hosts whose key sets are accepted if a signature names one (``jku``): a host,
             which is requested over https at its default port, or an origin such as
             ``"https://keys.example:8443"``. Anyone who can publish a file there can sign.
@@ -221,13 +213,14 @@ class _Checker:
             algorithm=header.algorithm,
             number=number,
         )
-        is_mismatch, unavailable = False, None
+        is_own_mismatch, is_other_mismatch, unavailable = False, False, None
         for url, source in self._sources(header):
             try:
-                keys, is_named = await _keys_for(header.key_id, source)
+                keys = await source.find(header.key_id)
             except KeysUnavailableError as error:
                 unavailable = error
                 continue
+            is_own = header.key_id is None or any(key.get("kid") is not None for key in keys)
             for form in forms:
                 is_match = is_signed_by(signature, form.payload, keys, header.algorithm)
                 if is_match:
@@ -238,10 +231,16 @@ class _Checker:
                         unsigned=unsigned_members(received.document, form.document),
                     )
                     return verified, form, source.fresh_for
-                is_mismatch |= is_match is False and is_named
+                is_own_mismatch |= is_match is False and is_own
+                is_other_mismatch |= is_match is False and not is_own
+        # A key without an id proves nothing while the signature's own key cannot be fetched.
+        is_mismatch = is_own_mismatch or (is_other_mismatch and unavailable is None)
         key_name = "its key" if header.key_id is None else f"key {_shown(header.key_id)}"
         if is_mismatch and received.is_whole:
-            reason = f"signature {number} does not match the card and {key_name}"
+            key = (
+                key_name if is_own_mismatch else f"any key without an id; {key_name} is not known"
+            )
+            reason = f"signature {number} does not match the card and {key}"
             return replace(unverified, outcome="invalid", reason=reason), None, 0.0
         if is_mismatch:
             reason = f"signature {number} does not match: {received.doubt}"

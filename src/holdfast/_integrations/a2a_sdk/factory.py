@@ -62,11 +62,10 @@ class HoldfastClientFactory(ClientFactory):
         config: The SDK's configuration; None for its defaults.
         retry_config: Retries of all bindings; None for the defaults.
         options: Options of the `HoldfastTransport`: ``auth``, ``timeout`` (seconds, 900 by
-            default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
-            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
-            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
-            ``attempt_layers``.
+            default), ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``,
+            ``protocol_version``, ``allow_legacy``, ``on_unknown``, ``context_ids``, ``journal``,
+            ``headers``, ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
+            ``telemetry``, ``call_layers`` and ``attempt_layers``.
     """
 
     def __init__(
@@ -76,18 +75,20 @@ class HoldfastClientFactory(ClientFactory):
         retry_config: RetryConfig | None = None,
         **options: Unpack[TransportOptions],
     ) -> None:
-        check_names("client_factory", options, TransportOptions.__annotations__)
+        check_names("client_factory", options, ("retry_config", *TransportOptions.__annotations__))
         check_config(config)
         resilience = options.get("resilience")
         # An option that is not valid is an error here; a journal is opened by a client only.
         trial = {name: value for name, value in options.items() if value is not None}
         trial |= {"journal": None, "shared": Endpoints()}
-        _FactoryTransport(
+        self._trial = partial(
+            _FactoryTransport,
             _EXAMPLE_CARD,
             _EXAMPLE_URL,
             retry_config=retry_config,
             **cast("TransportOptions", trial),
         )
+        self._trial()
         check_budget(retry_config, options.get("shared"), taker="client_factory")
         self._resilience = resilience
         self._retry_config = retry_config or retry_config_of(resilience)
@@ -97,6 +98,8 @@ class HoldfastClientFactory(ClientFactory):
         self._fetching = RetryExecutor(None, self._retry_config, self._env)
         self._holdfast = partial(_FactoryTransport, retry_config=retry_config, **options)
         config = config or ClientConfig()
+        self._given_config = config
+        self._own_bindings: set[str] = set()
         super().__init__(config)
         self._register_holdfast(config.supported_protocol_bindings)
 
@@ -110,6 +113,7 @@ class HoldfastClientFactory(ClientFactory):
         for label in HTTP_BINDINGS:
             if label in (supported or HTTP_BINDINGS[:1]):
                 super().register(label, partial(self._holdfast, protocol_binding=label))
+                self._own_bindings.add(label)
 
     def register(self, label: str, generator: TransportProducer) -> None:
         """Register the producer of the transports of a binding, whose calls are retried.
@@ -121,6 +125,7 @@ class HoldfastClientFactory(ClientFactory):
                 `HoldfastTransport`.
         """
         super().register(label, partial(self._retried, generator))
+        self._own_bindings.discard(label)
 
     def _retried(
         self, generator: TransportProducer, card: pb.AgentCard, url: str, config: ClientConfig
@@ -142,7 +147,8 @@ class HoldfastClientFactory(ClientFactory):
             interceptors: Interceptors of the client.
 
         Raises:
-            ValueError: The client has no binding in common with the agent.
+            ValueError: The client has no binding in common with the agent, or the ``httpx_client``
+                has a setting that a `HoldfastTransport` cannot take over.
             TypeError: The card or an interceptor is not one of the SDK.
         """
         check_card(card)
@@ -176,15 +182,20 @@ class HoldfastClientFactory(ClientFactory):
             interceptors: Interceptors of the client.
             relative_card_path: The path of the card below the address.
             resolver_http_kwargs: Arguments of httpx for the request of the card.
-            signature_verifier: Called with the card.
+            signature_verifier: Called with the card; raises if no signature is valid, such as
+                ``a2a.utils.signing.create_signature_verifier(…)``.
 
         Raises:
             a2a.client.errors.AgentCardResolutionError: There is no card; its ``__cause__`` is
                 Holdfast's error of the same name.
-            ValueError: The client has no binding in common with the agent.
+            ValueError: The client has no binding in common with the agent, or the ``httpx_client``
+                has a setting that a `HoldfastTransport` cannot take over; the latter is raised
+                before the card is fetched.
             TypeError: An interceptor is not one of the SDK.
         """
         check_interceptors(interceptors)
+        if self._own_bindings:
+            self._trial(self._given_config)
         make = partial(
             super().create_from_url,
             url,
@@ -242,11 +253,10 @@ def client_factory(
             use of its ``httpx_client``.
         retry_config: Retries of all bindings; None for the defaults.
         options: Options of the `HoldfastTransport`: ``auth``, ``timeout`` (seconds, 900 by
-            default), ``card_verifier``, ``require_signature``, ``resilience``, ``limits``,
-            ``engine``, ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``,
-            ``on_unknown``, ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
-            ``attempt_layers``.
+            default), ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``,
+            ``protocol_version``, ``allow_legacy``, ``on_unknown``, ``context_ids``, ``journal``,
+            ``headers``, ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
+            ``telemetry``, ``call_layers`` and ``attempt_layers``.
             For the other bindings, only the ``budget`` of a ``resilience`` applies, and the number
             and the delays of its ``retry``. If that has other settings (another factor, no jitter,
             a predicate, a listener, other refusals), creating a client of such a binding raises a

@@ -84,7 +84,8 @@ M = TypeVar("M", bound="ProtoMessage")
 class TransportOptions(ClientOptions, total=False):
     """Options of a `HoldfastTransport`, with the meaning that they have for `holdfast.connect`.
 
-    Interceptors, consumers and the configuration of messages are options of the SDK's client.
+    Interceptors, consumers and the configuration of messages are options of the SDK's client. The
+    SDK also verifies the signatures of cards, by its ``signature_verifier``.
     """
 
 
@@ -121,11 +122,10 @@ class HoldfastTransport(ClientTransport):
             called for retries of the caller's own request; ``observers`` also receive the search
             for a lost reply, and the reconnections of a stream.
         options: Options of Holdfast's client: ``auth``, ``timeout`` (seconds, 900 by default),
-            ``card_verifier``, ``require_signature``, ``resilience``, ``limits``, ``engine``,
-            ``tls``, ``shared``, ``env``, ``protocol_version``, ``allow_legacy``, ``on_unknown``,
-            ``context_ids``, ``journal``, ``headers``, ``credential_origins``,
-            ``allowed_networks``, ``reach``, ``observers``, ``telemetry``, ``call_layers`` and
-            ``attempt_layers``.
+            ``resilience``, ``limits``, ``engine``, ``tls``, ``shared``, ``env``,
+            ``protocol_version``, ``allow_legacy``, ``on_unknown``, ``context_ids``, ``journal``,
+            ``headers``, ``credential_origins``, ``allowed_networks``, ``reach``, ``observers``,
+            ``telemetry``, ``call_layers`` and ``attempt_layers``.
 
     Raises:
         ValueError: An option is not valid, both ``retry_config`` and ``resilience`` are given, or
@@ -147,15 +147,16 @@ class HoldfastTransport(ClientTransport):
         retry_config: RetryConfig | None = None,
         **options: Unpack[TransportOptions],
     ) -> None:
-        check_names("a HoldfastTransport", options, TransportOptions.__annotations__)
+        own = ("protocol_binding", "retry_config")
+        check_names("a HoldfastTransport", options, (*own, *TransportOptions.__annotations__))
         check_card(card)
         check_kind("url", url, str)
         check_config(config)
         if protocol_binding is not None:
             check_one_of("protocol_binding", protocol_binding, HTTP_BINDINGS)
         self._card = card
-        own = _card_of(card, url, protocol_binding)
-        [interface, *_] = own.supported_interfaces
+        own_card = _card_of(card, url, protocol_binding)
+        [interface, *_] = own_card.supported_interfaces
         self._tenant = interface.tenant or ""
         self._errors = SDK_ERRORS[interface.protocol_binding].advising(self._taker)
         self._create_push_config = unary_calls.CREATE_PUSH_CONFIG
@@ -187,7 +188,7 @@ class HoldfastTransport(ClientTransport):
         self._env = options.get("env") or SystemEnv()
         settings["resilience"], settings["env"] = resilience, self._env
         try:
-            self._client = connect(own, **settings)
+            self._client = connect(own_card, **settings)
         except A2AError as error:  # the agent's card is not valid
             raise AgentCardResolutionError(_card_fault(url, error)) from error
         self._is_closed = False

@@ -27,15 +27,24 @@ __all__ = [
 ]
 
 _RETRYING = frozenset(field.name for field in fields(RetryConfig))
+_OF_CARDS = frozenset({"card_verifier", "require_signature", "signature_verifier"})
+"""Options for the signatures of a card, of which a transport has only the converted form."""
 
 
 def check_names(what: str, given: Mapping[str, object], known: Collection[str]) -> None:
-    """Check the names of options, with a hint for one that belongs in a `RetryConfig`.
+    """Check the names of options, with a hint for one that belongs elsewhere.
 
     Raises:
         TypeError: There is no option of that name.
     """
     for name, value in given.items():
+        if name in _OF_CARDS:
+            text = (
+                f"{name!r} is not an option of {what}: the official SDK verifies the card that it "
+                "fetches; pass signature_verifier=a2a.utils.signing.create_signature_verifier(…) "
+                "to create_from_url"
+            )
+            raise TypeError(text)
         if name not in known and name in _RETRYING:
             shown = repr(value) if isinstance(value, int | float) else "…"
             text = (

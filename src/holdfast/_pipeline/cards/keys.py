@@ -64,7 +64,14 @@ class KeySource(Protocol):
         ...
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """Return the keys with an id; without an id, the key of a set that has only one.
+        """Return the keys that may have made a signature.
+
+        Args:
+            kid: Id of its key; None if the signature names none.
+
+        Returns:
+            The keys with that id; for None, the key of a set that has only one. Otherwise the keys
+            without an id, each of which may be the one.
 
         Raises:
             KeysUnavailableError: The keys cannot be fetched now.
@@ -98,8 +105,8 @@ class FixedKeys:
         return math.inf
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """Return the keys with an id."""
-        return _matching(self._keys, kid)
+        """Return the keys with an id, or else those without one."""
+        return _candidates(self._keys, kid)
 
     async def close(self) -> None:
         """Do nothing."""
@@ -132,7 +139,10 @@ class FetchedKeys:
         return max(self._fetched_at + self._fresh_for - now, _MIN_LIFETIME_S)
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """Return the keys with an id; fetch the set if it is stale or has no such key."""
+        """Return the keys with an id, or else those without one.
+
+        The set is fetched if it is stale, or has no key with the id.
+        """
         now = asyncio.get_running_loop().time()
         keys = _matching(self._keys, kid)
         if keys and now - self._fetched_at < self._fresh_for:
@@ -141,7 +151,7 @@ class FetchedKeys:
         is_due = self._tried_at is None or now - self._tried_at >= _MIN_LIFETIME_S
         if is_due or fetches.is_running():
             await fetches.run(self._fetch)
-        keys = _matching(self._keys, kid)
+        keys = _candidates(self._keys, kid)
         if self._failure is not None and not (keys and now - self._fetched_at < _MAX_LIFETIME_S):
             text = f"the keys at {presentable(self._url)} cannot be fetched"
             raise KeysUnavailableError(text) from self._failure
@@ -228,6 +238,10 @@ def _is_for_signatures(key: object) -> bool:
         return False
     jwk = cast("Jwk", key)
     return isinstance(jwk.get("kty"), str) and jwk.get("use", "sig") == "sig"
+
+
+def _candidates(keys: Sequence[Jwk], kid: str | None) -> Sequence[Jwk]:
+    return _matching(keys, kid) or [key for key in keys if key.get("kid") is None]
 
 
 def _matching(keys: Sequence[Jwk], kid: str | None) -> Sequence[Jwk]:

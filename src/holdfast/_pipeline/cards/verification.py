@@ -16,8 +16,9 @@ class CardVerification(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         outcome: ``"verified"``: a signature is valid. ``"unverifiable"``: no signature can be
-            verified. ``"invalid"``: there is a key for a signature, and the signature does not
-            match; such a card is rejected. ``"absent"``: the card is not signed.
+            verified. ``"invalid"``: there is a key for a signature, by its id or without an id,
+            and the signature does not match; such a card is rejected. ``"absent"``: the card is
+            not signed.
         reason: Why the card is not verified, in one line; empty if it is.
         key_id: Id of the key of the decisive signature (``kid``); None for none.
         key_url: Address of the key set with that key (``jku``); None if the caller supplied it.
