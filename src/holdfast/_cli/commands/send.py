@@ -59,9 +59,10 @@ _PARTS = (
         "--file-part",
         "file",
         multiple=True,
-        metavar="PATH|URL",
+        metavar="PATH|URL|-",
         shell_complete=complete_path,
-        help="A part with the bytes of a file, or with a URL that the agent fetches. Repeatable.",
+        help="A part with the bytes of a file or of standard input (-), or with a URL that the "
+        "agent fetches. Repeatable.",
     ),
     click.option(
         "--data",

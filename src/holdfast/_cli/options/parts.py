@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "read_parts", "read_text"]
 
-_FROM_STANDARD_INPUT = ("TEXT", "--data")
+_FROM_STANDARD_INPUT = ("TEXT", "--file", "--data")
 _URL = r"(?s)[A-Za-z][A-Za-z0-9+.-]*://.*"
 
 
@@ -112,8 +112,7 @@ def _argument(draft: Draft) -> Part:
         text = _standard_input().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         message = (
-            "Standard input is not UTF-8: it cannot be a text; save it, and pass the file with "
-            "--file."
+            "Standard input is not UTF-8: it cannot be a text; send it as a file with --file -"
         )
         raise ValueError(message) from None
     except (OSError, ValueError) as error:
@@ -137,6 +136,8 @@ def _text(draft: Draft) -> Part:
 
 
 def _file(draft: Draft) -> Part:
+    if draft.value == "-":
+        return _piped_file(draft)
     if re.fullmatch(_URL, draft.value) and not draft.value.startswith("file://"):
         return _url(draft)
     path = _path(draft.value)
@@ -145,6 +146,18 @@ def _file(draft: Draft) -> Part:
         return file_part(path, media_type=draft.media_type, filename=name)
     except (OSError, ValueError) as error:
         raise _unreadable("--file", draft.value, error) from None
+
+
+def _piped_file(draft: Draft) -> Part:
+    """Return a part with the bytes of standard input, which has no name."""
+    try:
+        content = _standard_input()
+    except (OSError, ValueError) as error:
+        raise _unreadable("--file", "from standard input", error) from None
+    if not content:
+        message = "Standard input is empty: there is no file to send."
+        raise ValueError(message)
+    return Part(raw=content, media_type=draft.media_type)
 
 
 def _url(draft: Draft) -> Part:
