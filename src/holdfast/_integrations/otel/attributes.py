@@ -27,22 +27,32 @@ __all__ = [
 ]
 
 _MAX_CHARS = 256
-"""Largest length of an id in an attribute."""
+"""Largest length of an id or a name in an attribute, in characters."""
 
 
 def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
-    """End a span with the facts of an error; the text of an error may quote an agent."""
-    span.set_attributes(attributes)
-    if error is not None:
-        span.set_attribute("error.type", type_of(error))
-    if isinstance(error, Exception):  # a cancellation is no error
-        span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
-    if isinstance(error, A2AError):
-        if error.executed is not None:
-            span.set_attribute("holdfast.executed", error.executed)
-        if error.http_status is not None:
-            span.set_attribute("http.response.status_code", error.http_status)
-    span.end()
+    """End a span with attributes and the facts of an error.
+
+    The text of the error is not recorded: it may quote an agent.
+
+    Args:
+        span: The span, which ends even if it refuses an attribute.
+        error: The error that ended the work; None for none.
+        attributes: The attributes that are known at the end.
+    """
+    try:
+        span.set_attributes(attributes)
+        if error is not None:
+            span.set_attribute("error.type", type_of(error))
+        if isinstance(error, Exception):  # a cancellation is not an error
+            span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
+        if isinstance(error, A2AError):
+            if error.executed is not None:
+                span.set_attribute("holdfast.executed", error.executed)
+            if error.http_status is not None:
+                span.set_attribute("http.response.status_code", error.http_status)
+    finally:
+        span.end()
 
 
 def name_attributes(observation: Observation) -> dict[str, Any]:
@@ -64,7 +74,7 @@ def name_attributes(observation: Observation) -> dict[str, Any]:
 
 
 def bounded(value: str) -> str:
-    """Return a name of bounded length: agents and clients choose ids, which may be long."""
+    """Return the first 256 characters of an id or a name, whose length the peer chooses."""
     return value if len(value) <= _MAX_CHARS else value[:_MAX_CHARS]
 
 
@@ -89,7 +99,11 @@ def learned_attributes(started: Observation, finished: Observation) -> dict[str,
 
 @lru_cache(maxsize=256)
 def server_attributes(address: str) -> Mapping[str, Any]:
-    """Return the attributes of an address, which is the presentable form of a valid one."""
+    """Return the host and the port of an address.
+
+    Args:
+        address: A valid address, without credentials or query.
+    """
     parts = urlsplit(address)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     attributes: dict[str, Any] = (
@@ -99,4 +113,5 @@ def server_attributes(address: str) -> Mapping[str, Any]:
 
 
 def type_of(error: BaseException) -> str:
+    """Return the value of ``error.type``: the name of the class."""
     return type(error).__name__

@@ -292,6 +292,18 @@ class Spans:
         )
         return span, trace.set_span_in_context(span, parent)
 
+    def end_attempt(self, span: Span, error: BaseException | None = None) -> None:
+        """End the span of an attempt.
+
+        Args:
+            span: The span.
+            error: The error of the attempt; None for none.
+        """
+        try:
+            end_span(span, error, {})
+        except Exception as failure:  # noqa: BLE001  a span must not end calls
+            self._warn(failure)
+
     def with_context(self, call: Call[P, R], current: Context) -> Call[P, R]:
         """Return a call with the headers that carry a context to the agent.
 
@@ -304,7 +316,7 @@ class Spans:
         headers: MutableMapping[str, str] = {}
         try:
             self._propagator().inject(headers, current, default_setter)
-        except Exception as failure:  # noqa: BLE001  nor a propagator
+        except Exception as failure:  # noqa: BLE001  a propagator must not end calls
             self._warn(failure)
             return call
         call.progress.traceparent = headers.get("traceparent")
@@ -318,7 +330,10 @@ class Spans:
         if span is not None and (parts := parts_of(call.params)):
             message = Content("user")
             message.add(parts)
-            span.set_attribute("gen_ai.input.messages", message.to_json())
+            try:
+                span.set_attribute("gen_ai.input.messages", message.to_json())
+            except Exception as failure:  # noqa: BLE001  a span must not end calls
+                self._warn(failure)
 
     def capture_output(self, request_id: str, value: object) -> None:
         """Note what a reply or an event brings, for the end of the span of its request."""
