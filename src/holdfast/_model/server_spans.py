@@ -20,8 +20,6 @@ __all__ = [
     "ServerActivity",
     "ServerSpan",
     "ServerTelemetry",
-    "install_server_telemetry",
-    "installed_server_telemetry",
 ]
 
 ActivityKind = Literal["request", "push", "delivery"]
@@ -105,20 +103,3 @@ class ServerTelemetry(Protocol):
                 is in its headers.
         """
         ...
-
-
-_installed: list[ServerTelemetry] = []  # at most one
-
-
-def install_server_telemetry(telemetry: ServerTelemetry | None) -> None:
-    """Set the telemetry of servers and push receivers that are made from now on without one.
-
-    Args:
-        telemetry: The telemetry; None for none.
-    """
-    _installed[:] = [] if telemetry is None else [telemetry]
-
-
-def installed_server_telemetry() -> ServerTelemetry | None:
-    """Return the telemetry of servers and push receivers that are made without one."""
-    return _installed[0] if _installed else None

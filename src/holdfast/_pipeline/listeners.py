@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast._model.installed_telemetry import installed_telemetry
 from holdfast._pipeline import observations as event
 from holdfast._pipeline.caller_operation import CallerOperation
-from holdfast._pipeline.installed_telemetry import installed_telemetry
 from holdfast._pipeline.observation_log import log_observation, log_record, subject_fields
 from holdfast._policy.attempts import attempts_within
 from holdfast.types import AgentCard, Event, Task
