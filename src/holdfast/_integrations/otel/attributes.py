@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from opentelemetry import trace
 
 from holdfast.errors import A2AError
+from holdfast.protocol import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.observe import Observation
 
 __all__ = [
+    "STREAMING_METHODS",
     "bounded",
     "end_span",
     "learned_attributes",
@@ -25,6 +27,11 @@ __all__ = [
     "server_attributes",
     "type_of",
 ]
+
+STREAMING_METHODS = frozenset(
+    name for name, operation in OPERATIONS.items() if operation.streaming
+)
+"""A2A methods whose response is a stream."""
 
 _MAX_CHARS = 256
 """Largest length of an id or a name in an attribute, in characters."""
