@@ -174,7 +174,7 @@ async def test_the_search_for_a_lost_reply_has_a_span(traced):
     assert search.attributes["a2a.message.id"]
 
 
-async def test_baggage_goes_to_the_agent_and_an_own_traceparent_is_kept(traced):
+async def test_baggage_goes_to_the_agent_and_headers_of_the_caller_are_kept(traced):
     provider, _ = traced
     agent = FakeAgent(completes("42"), streaming=False)
     own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -182,12 +182,15 @@ async def test_baggage_goes_to_the_agent_and_an_own_traceparent_is_kept(traced):
     async with connected(agent, provider) as client:
         token = context.attach(baggage.set_baggage("tenant", "moon"))
         await client.ask("hi")
+        await client.ask("hi", headers={"baggage": "tenant=sun"})
         context.detach(token)
         await client.ask("hi", headers={"traceparent": own})
 
-    first, second = [each for each in agent.received if each.operation == "SendMessage"]
+    first, second, third = [each for each in agent.received if each.operation == "SendMessage"]
     assert first.headers["baggage"] == "tenant=moon"
-    assert second.headers["traceparent"] == own
+    assert second.headers["baggage"] == "tenant=sun"
+    assert "traceparent" in second.headers
+    assert third.headers["traceparent"] == own
 
 
 async def test_an_origin_that_only_the_card_names_gets_no_trace(traced):

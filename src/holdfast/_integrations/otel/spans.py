@@ -311,6 +311,8 @@ class Spans:
     def with_context(self, call: Call[P, R], current: Context) -> Call[P, R]:
         """Return a call with the headers that carry a context to the agent.
 
+        A call with a ``traceparent`` of its own gets none; its other headers take precedence.
+
         Args:
             call: The call.
             current: The context.
@@ -324,7 +326,7 @@ class Spans:
             self._warn(failure)
             return call
         call.progress.traceparent = headers.get("traceparent")
-        return msgspec.structs.replace(call, headers={**call.headers, **headers})
+        return msgspec.structs.replace(call, headers={**headers, **call.headers})
 
     # ── The content of messages ──────────────────────────────────────────────────────────────
 
