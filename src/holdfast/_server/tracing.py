@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from a2a.types import a2a_pb2
 
-from holdfast._asgi import header_map
+from holdfast._asgi import header_map, metadata_map
 from holdfast.observe import ServerActivity
 from holdfast.protocol import (
     CANCEL_TASK,
@@ -231,15 +231,9 @@ class TurnSpans:
 
 
 def _metadata(context: ServerCallContext) -> Mapping[str, str]:
-    """Return the metadata of a gRPC call; repeated ones are joined."""
+    """Return the metadata of a gRPC call; empty for another binding."""
     grpc_context = context.state.get("grpc_context")
-    metadata: dict[str, str] = {}
-    for name, value in (
-        None if grpc_context is None else grpc_context.invocation_metadata()
-    ) or ():
-        if isinstance(value, str):
-            metadata[name] = f"{metadata[name]}, {value}" if name in metadata else value
-    return metadata
+    return {} if grpc_context is None else metadata_map(grpc_context.invocation_metadata())
 
 
 def _learn(activity: ServerActivity, value: Any) -> ServerActivity:
