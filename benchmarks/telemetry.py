@@ -1,10 +1,10 @@
-"""What it costs to see what happens: CPU microseconds of a call and of an event of a stream.
+"""The cost of observers and of OpenTelemetry: CPU microseconds of a call and of a stream's event.
 
     python benchmarks/telemetry.py [--rounds N]
 
-A call is GetTask, with the reply from memory; an event is one piece of a stream. Each way of
-observing is a process of its own (see `telemetry_worker`), and they take turns, so that the
-differences are taken between neighbours in time.
+A call is GetTask, with the reply from memory; an event is one artifact update of a stream. Each
+way of observing is a process of its own (`telemetry_worker`). The processes take turns, so that
+each difference is between figures that were measured shortly after each other.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _HOLDFAST = {
     "Telemetry, spans and metrics of the SDK": "sdk",
 }
 
+# The additional cost in microseconds that is accepted, by the way and the kind.
 _TARGETS: Mapping[tuple[str, str], Target] = {
     ("sdk", "call"): Target(25),
     ("sdk", "event"): Target(2),
@@ -56,7 +57,7 @@ async def measure(rounds: int) -> Rounds[tuple[str, str]]:
 
 
 def show(figures: Rounds[tuple[str, str]]) -> None:
-    """Print what each way costs more than none."""
+    """Print the additional cost of each way of observing."""
     table = Table()
     for kind in ("call", "event"):
         table.heading(f"CPU µs of {'a call (GetTask)' if kind == 'call' else 'an event'}")

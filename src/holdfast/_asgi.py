@@ -24,6 +24,7 @@ __all__ = [
     "ShortReply",
     "header_map",
     "lifespan",
+    "metadata_map",
     "read_body",
     "refuse_websocket",
     "reply",
@@ -75,9 +76,20 @@ class BodyRejected(Exception):  # noqa: N818  it is an answer
 
 def header_map(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by their names in lower case; repeated ones are joined by commas."""
+    return _joined(
+        (name.decode("latin-1").lower(), value.decode("latin-1").strip())
+        for name, value in headers
+    )
+
+
+def metadata_map(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
+    """Return the metadata of a gRPC call by name, without binary values, as `header_map` does."""
+    return _joined((name, value) for name, value in metadata or () if isinstance(value, str))
+
+
+def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     by_name: dict[str, str] = {}
-    for raw_name, raw_value in headers:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
+    for name, value in headers:
         by_name[name] = f"{by_name[name]}, {value}" if name in by_name else value
     return by_name
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import json
-from collections import Counter
 from contextvars import ContextVar
 
 import grpc
@@ -15,12 +14,16 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from opentelemetry import baggage, context, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
-from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.kit.real_agents import LIMIT
+from tests.kit.recorded_spans import (
+    BrokenPropagator,
+    broken_spans,
+    broken_tracers,
+    recorded_spans,
+    span_named,
+)
 from tests.kit.served_agents import URL, calling, echo
 
 from holdfast import connect
@@ -45,36 +48,15 @@ MESSAGE = Message(message_id="m-7", parts=(Part(text="hi"),))
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 
-class Started(SpanProcessor):
-    """Notes the spans that start."""
-
-    def __init__(self):
-        self.spans = []
-
-    def on_start(self, span, parent_context=None):
-        self.spans.append(span)
-
-
 @pytest.fixture
 def traced(caplog):
-    """A provider, and its finished spans; checks that each span that started has ended once."""
-    provider, exporter, started = TracerProvider(), InMemorySpanExporter(), Started()
-    provider.add_span_processor(started)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    yield provider, exporter.get_finished_spans
-    ended = Counter(span.context.span_id for span in exporter.get_finished_spans())
-    assert max(ended.values(), default=1) == 1
-    assert [span.name for span in started.spans if span.context.span_id not in ended] == []
+    with recorded_spans() as recorded:
+        yield recorded
     assert "Failed to detach context" not in caplog.text
 
 
 def telemetry_of(provider):
     return Telemetry(tracer_provider=provider)
-
-
-def one(spans, name):
-    (span,) = [span for span in spans if span.name == name]
-    return span
 
 
 def ids(span):
@@ -116,7 +98,7 @@ async def test_a_request_continues_the_trace_and_the_agent_runs_below_it(traced,
     async with calling(server, binding) as client:
         task = await client.send_message(MESSAGE, headers=headers)
 
-    span = one(finished(), "SendMessage")
+    span = span_named(finished(), "SendMessage")
     assert (span.kind, parent_ids(span)) == (SpanKind.SERVER, (TRACE, SPAN))
     assert span.parent.is_remote
     assert span.context.trace_state == {"vendor": "1"}
@@ -131,7 +113,7 @@ async def test_a_request_continues_the_trace_and_the_agent_runs_below_it(traced,
         "server.address": "agent.test",
         "server.port": 80,
     }
-    assert parent_ids(one(finished(), "work")) == ids(span)
+    assert parent_ids(span_named(finished(), "work")) == ids(span)
     assert agent.baggage == [{"user": "ada"}]
 
 
@@ -143,11 +125,11 @@ async def test_a_stream_has_one_span_until_its_last_event(traced, binding):
     async with calling(server, binding) as client:
         answer = await client.ask("hi", headers={"traceparent": TRACEPARENT})
 
-    span = one(finished(), "SendStreamingMessage")
+    span = span_named(finished(), "SendStreamingMessage")
     assert (span.kind, parent_ids(span)) == (SpanKind.SERVER, (TRACE, SPAN))
     assert span.attributes["a2a.task.id"] == answer.task_id
     assert span.attributes["a2a.task.state"] == "TASK_STATE_COMPLETED"
-    assert parent_ids(one(finished(), "work")) == ids(span)
+    assert parent_ids(span_named(finished(), "work")) == ids(span)
 
 
 @both_bindings
@@ -205,7 +187,7 @@ async def test_requests_of_protocol_0_3_have_spans(traced, binding):
     async with calling(server, binding) as client:
         await client.send_message("hi", headers={"traceparent": TRACEPARENT})
 
-    span = one(finished(), "SendMessage")
+    span = span_named(finished(), "SendMessage")
     assert (span.attributes["a2a.protocol.version"], parent_ids(span)) == ("0.3", (TRACE, SPAN))
 
 
@@ -229,7 +211,10 @@ async def test_requests_over_grpc_have_spans(traced):
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.GetTask(a2a_pb2.GetTaskRequest(id="unknown"), metadata=metadata)
 
-    unary, stream = one(finished(), "SendMessage"), one(finished(), "SendStreamingMessage")
+    unary, stream = (
+        span_named(finished(), "SendMessage"),
+        span_named(finished(), "SendStreamingMessage"),
+    )
     assert unary.attributes["a2a.task.id"] == reply.task.id
     assert stream.attributes["a2a.task.id"] == events[0].task.id
     for span in (unary, stream):
@@ -237,7 +222,7 @@ async def test_requests_over_grpc_have_spans(traced):
         assert span.attributes["a2a.tenant"] == "acme"
         assert f"127.0.0.1:{span.attributes['server.port']}" == running.grpc_url
     assert agent.baggage == [{"user": "ada"}] * 2
-    assert one(finished(), "GetTask").attributes["error.type"] == "TaskNotFoundError"
+    assert span_named(finished(), "GetTask").attributes["error.type"] == "TaskNotFoundError"
 
 
 async def test_the_next_message_of_a_task_runs_below_its_own_request(traced):
@@ -254,8 +239,8 @@ async def test_the_next_message_of_a_task_runs_below_its_own_request(traced):
         await client.send_message("two", task_id=task.id, context_id=task.context_id)
 
     first, second = [span for span in finished() if span.name == "SendMessage"]
-    assert parent_ids(one(finished(), "work on one")) == ids(first)
-    assert parent_ids(one(finished(), "work on two")) == ids(second)
+    assert parent_ids(span_named(finished(), "work on one")) == ids(first)
+    assert parent_ids(span_named(finished(), "work on two")) == ids(second)
     assert second.parent is None
     assert ids(first)[0] != ids(second)[0]
 
@@ -271,10 +256,10 @@ async def test_an_agent_that_outlives_its_request_keeps_the_context(traced):
 
     async with calling(A2AServer(slow, telemetry=telemetry_of(provider))) as client:
         task = await client.send_message("hi", return_immediately=True)
-        assert one(finished(), "SendMessage").attributes["a2a.task.id"] == task.id
+        assert span_named(finished(), "SendMessage").attributes["a2a.task.id"] == task.id
         await client.wait(task.id)
 
-    assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendMessage"))
+    assert parent_ids(span_named(finished(), "work")) == ids(span_named(finished(), "SendMessage"))
 
 
 async def test_a_blocking_function_runs_in_the_context(traced):
@@ -289,7 +274,9 @@ async def test_a_blocking_function_runs_in_the_context(traced):
     async with calling(A2AServer(blocking, telemetry=telemetry_of(provider))) as client:
         assert (await client.ask("hi")).text == "ab"
 
-    assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendStreamingMessage"))
+    assert parent_ids(span_named(finished(), "work")) == ids(
+        span_named(finished(), "SendStreamingMessage")
+    )
 
 
 async def test_an_executor_of_the_sdk_runs_in_the_context(traced):
@@ -310,7 +297,7 @@ async def test_an_executor_of_the_sdk_runs_in_the_context(traced):
     async with calling(server) as client:
         await client.send_message("hi")
 
-    assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendMessage"))
+    assert parent_ids(span_named(finished(), "work")) == ids(span_named(finished(), "SendMessage"))
 
 
 async def test_an_async_generator_may_keep_a_span_open_across_its_yields(traced):
@@ -326,7 +313,9 @@ async def test_an_async_generator_may_keep_a_span_open_across_its_yields(traced)
     async with calling(A2AServer(generates, telemetry=telemetry_of(provider))) as client:
         assert (await client.ask("hi")).text == "abc"
 
-    assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendStreamingMessage"))
+    assert parent_ids(span_named(finished(), "work")) == ids(
+        span_named(finished(), "SendStreamingMessage")
+    )
 
 
 @both_bindings
@@ -345,11 +334,11 @@ async def test_a_subscription_has_a_span_of_its_own(traced, binding):
         async with client.subscribe_to_task(task.id, headers=headers) as events:
             assert [event async for event in events]
 
-    subscribed = one(finished(), "SubscribeToTask")
+    subscribed = span_named(finished(), "SubscribeToTask")
     assert parent_ids(subscribed) == (TRACE, SPAN)
     assert subscribed.attributes["a2a.task.id"] == task.id
     assert subscribed.attributes["a2a.task.state"] == "TASK_STATE_COMPLETED"
-    assert parent_ids(one(finished(), "work")) == ids(one(finished(), "SendMessage"))
+    assert parent_ids(span_named(finished(), "work")) == ids(span_named(finished(), "SendMessage"))
 
 
 async def test_concurrent_requests_keep_their_contexts_apart(traced):
@@ -391,7 +380,7 @@ async def test_the_context_in_which_a_server_is_started_is_not_used(traced):
     context.detach(token)
     await server.close()
 
-    assert one(finished(), "SendMessage").parent is None
+    assert span_named(finished(), "SendMessage").parent is None
     assert agent.baggage == [{}]
 
 
@@ -431,7 +420,7 @@ async def test_an_error_of_the_client_is_no_error_of_the_server(traced, binding)
         with pytest.raises(TaskNotFoundError):
             await client.get_task("unknown")
 
-    span = one(finished(), "GetTask")
+    span = span_named(finished(), "GetTask")
     assert span.attributes["error.type"] == "TaskNotFoundError"
     assert span.attributes["a2a.task.id"] == "unknown"
     assert span.status.status_code is StatusCode.UNSET
@@ -465,7 +454,7 @@ async def test_a_task_that_fails_is_a_state_of_its_request(traced):
     async with calling(A2AServer(fails, telemetry=telemetry_of(provider))) as client:
         await client.send_message("hi")
 
-    span = one(finished(), "SendMessage")
+    span = span_named(finished(), "SendMessage")
     assert span.attributes["a2a.task.state"] == "TASK_STATE_FAILED"
     assert "hunter2" not in span.to_json()
 
@@ -505,7 +494,7 @@ async def test_the_span_of_a_stream_ends_once_however_the_stream_ends(traced, ho
                 await events.close()
         await asyncio.sleep(1)
 
-        span = one(finished(), "SendStreamingMessage")
+        span = span_named(finished(), "SendStreamingMessage")
         state = "TASK_STATE_FAILED" if how == "closed" else "TASK_STATE_WORKING"
         assert span.attributes["a2a.task.state"] == state
         assert span.status.status_code is StatusCode.UNSET
@@ -526,7 +515,7 @@ async def test_a_generator_of_the_handler_that_is_garbage_collected_ends_its_spa
     gc.collect()
     await asyncio.sleep(0.1)
 
-    assert one(finished(), "SendStreamingMessage").attributes["a2a.message.id"] == "m"
+    assert span_named(finished(), "SendStreamingMessage").attributes["a2a.message.id"] == "m"
     assert not trace.get_current_span().get_span_context().is_valid
     await server.close()
 
@@ -591,7 +580,7 @@ async def test_a_stream_over_a_socket_that_breaks_ends_its_span(traced, binding,
                     await serving.stop(0)
             await ended.event.wait()
 
-    span = one(finished(), "SendStreamingMessage")
+    span = span_named(finished(), "SendStreamingMessage")
     assert (span.attributes["server.address"], span.status.status_code) == (
         "127.0.0.1",
         StatusCode.UNSET,
@@ -638,9 +627,9 @@ async def test_a_malformed_traceparent_begins_a_new_trace(traced, value):
     assert await call_asgi(server.app(url=URL), headers, body_of("m")) == 200
     await server.close()
 
-    span = one(finished(), "SendMessage")
+    span = span_named(finished(), "SendMessage")
     assert span.parent is None
-    assert parent_ids(one(finished(), "work")) == ids(span)
+    assert parent_ids(span_named(finished(), "work")) == ids(span)
 
 
 async def test_repeated_and_unreadable_headers_are_harmless(traced):
@@ -658,7 +647,7 @@ async def test_repeated_and_unreadable_headers_are_harmless(traced):
     await server.close()
 
     assert status == 200
-    span = one(finished(), "SendMessage")
+    span = span_named(finished(), "SendMessage")
     assert span.parent is None
     assert len(span.attributes["a2a.message.id"]) == 256
     assert agent.baggage == [{"user": "ada"}]
@@ -690,54 +679,11 @@ async def test_without_a_provider_the_trace_still_goes_on_to_the_agents_clients(
     assert not seen[1].is_valid
 
 
-class BrokenTracer(trace.NoOpTracer):
-    def start_span(self, *_args, **_options):
-        raise RuntimeError("out of order")
-
-
-class BrokenProvider(trace.TracerProvider):
-    def get_tracer(self, *_args, **_options):
-        return BrokenTracer()
-
-
-class BrokenSpan(trace.Span):
-    def get_span_context(self):
-        return trace.INVALID_SPAN_CONTEXT
-
-    def is_recording(self):
-        return True
-
-    def _fail(self, *_args, **_options):
-        raise RuntimeError("out of order")
-
-    set_attribute = set_attributes = set_status = end = _fail
-    add_event = update_name = record_exception = _fail
-
-
-class BrokenSpans(BrokenProvider):
-    def get_tracer(self, *_args, **_options):
-        class Tracer(trace.NoOpTracer):
-            def start_span(self, *_args, **_options):
-                return BrokenSpan()
-
-        return Tracer()
-
-
-class BrokenPropagator(TextMapPropagator):
-    fields = frozenset()
-
-    def extract(self, carrier, context=None, getter=None):
-        raise RuntimeError("out of order")
-
-    def inject(self, carrier, context=None, setter=None):
-        raise RuntimeError("out of order")
-
-
 @pytest.mark.parametrize(
     "telemetry",
     [
-        Telemetry(tracer_provider=BrokenProvider()),
-        Telemetry(tracer_provider=BrokenSpans()),
+        Telemetry(tracer_provider=broken_tracers()),
+        Telemetry(tracer_provider=broken_spans()),
         Telemetry(propagator=BrokenPropagator()),
     ],
     ids=["tracer", "span", "propagator"],
@@ -784,7 +730,7 @@ async def test_another_propagator_is_used(traced):
     async with calling(A2AServer(agent, telemetry=telemetry)) as client:
         await client.send_message("hi", headers={"traceparent": TRACEPARENT, "baggage": "a=b"})
 
-    assert one(finished(), "SendMessage").parent is None
+    assert span_named(finished(), "SendMessage").parent is None
     assert seen == [{"a": "b"}]
 
 
@@ -909,7 +855,7 @@ async def test_each_push_has_a_span_and_carries_its_ids_alone(traced):
 
     answer = await pushed(provider, engine, token="t")
 
-    request = one(finished(), "SendStreamingMessage")
+    request = span_named(finished(), "SendStreamingMessage")
     pushes = [span for span in finished() if span.name == "SendPushNotification"]
     assert len(pushes) == len(engine.requests) == 4
     for push, sent, current in zip(pushes, engine.requests, engine.contexts, strict=True):
@@ -1011,7 +957,10 @@ async def test_a_sender_that_leaves_ends_the_span_of_its_delivery(traced):
     assert await call_asgi(receiver, headers, None) is None
     await receiver.close()
 
-    assert "http.response.status_code" not in one(finished(), "ReceivePushNotification").attributes
+    assert (
+        "http.response.status_code"
+        not in span_named(finished(), "ReceivePushNotification").attributes
+    )
 
 
 async def call_asgi(app, headers, body):

@@ -300,7 +300,7 @@ class BulkRun(ClosingContext, AsyncOnly):
                     answer = await self._ask(message, scope)
                 except JournalError:
                     if keyed is not None and keyed.left_as is not None:
-                        operation.leave()
+                        operation.hand_over()
                     raise
                 if answer.task is not None and answer.needs_input:
                     raise input_required(answer.task, answer.question)

@@ -111,7 +111,7 @@ class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         observers: In order.
         call_layers: Custom layers around each call.
         attempt_layers: Custom layers around each attempt.
-        telemetry: Makes spans; None for the one that is installed in the process, if any.
+        telemetry: The telemetry; None for that of ``HoldfastInstrumentor``, or none.
         routing: The remaining arguments of `route_to`.
     """
 

@@ -227,8 +227,9 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         env: Source of wall time, random numbers and ids; for tests.
         observers: Plain functions that are called with each `Observation` of a call; a request
             that is not an A2A operation is named after its method, as in ``"HTTP POST"``.
-        telemetry: Makes spans, such as ``holdfast.integrations.opentelemetry.Telemetry``. None by
-            default, unless it is installed for the whole program.
+        telemetry: Makes spans and metrics, such as
+            ``holdfast.integrations.opentelemetry.Telemetry``. By default that of
+            ``HoldfastInstrumentor``, or none.
 
     Raises:
         ValueError: A number is out of its bounds.

@@ -89,7 +89,7 @@ class ForeignRequests:
         shared: State of the endpoints.
         env: Source of wall time, random numbers and ids.
         observers: Called with the events of each call.
-        telemetry: Makes spans; None for the one that is installed in the process, if any.
+        telemetry: The telemetry; None for that of ``HoldfastInstrumentor``, or none.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What servers and push receivers report for spans, and what they get back.
+"""The seam between servers or push receivers and a tracing library, such as OpenTelemetry.
 
-This is the seam to OpenTelemetry, which they do not import.
+They report a `ServerActivity` to a `ServerTelemetry`, and get a `ServerSpan`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ __all__ = [
     "ServerActivity",
     "ServerSpan",
     "ServerTelemetry",
-    "install_server_telemetry",
-    "installed_server_telemetry",
 ]
 
 ActivityKind = Literal["request", "push", "delivery"]
@@ -30,12 +28,12 @@ sends, or the delivery of one that a push receiver answers."""
 
 
 class ServerActivity(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a server or a push receiver does; it has a span.
+    """A request, a push or a delivery that a server or a push receiver handles, in one span.
 
-    What is not known is None.
+    Fields that are not known, or not yet, are None.
 
     Attributes:
-        kind: What it is.
+        kind: The kind of the activity (`ActivityKind`).
         method: The A2A method of a request, such as ``SendMessage``.
         endpoint: The address that was called: the agent's for a request, the receiver's for a push
             or a delivery.
@@ -76,28 +74,32 @@ class ServerSpan(Protocol):
         ...
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers that carry the trace to the receiver of a push; without baggage."""
+        """Return the headers that carry the trace context to the receiver of a push.
+
+        A client chose the receiver: tracestate and baggage do not belong into them. The headers of
+        the push itself, such as ``content-type``, take precedence.
+        """
         ...
 
     def end(self, activity: ServerActivity, error: BaseException | None = None) -> None:
-        """End the span; a second call does nothing.
+        """End the span; a second call does nothing. It must not raise.
 
         Args:
-            activity: The activity with all that is known of it now.
+            activity: The activity with the fields that are known at its end.
             error: The error that ended it; None for none.
         """
         ...
 
 
 class ServerTelemetry(Protocol):
-    """Makes spans of what servers and push receivers do."""
+    """Makes the spans of servers and push receivers."""
 
     def start_span(
         self, activity: ServerActivity, parent: ServerSpan | None = None, /
     ) -> ServerSpan:
         """Start the span of an activity.
 
-        It must not raise: an error of telemetry ends no request.
+        It must not raise: its exceptions end the request.
 
         Args:
             activity: The activity.
@@ -105,20 +107,3 @@ class ServerTelemetry(Protocol):
                 is in its headers.
         """
         ...
-
-
-_installed: list[ServerTelemetry] = []  # at most one
-
-
-def install_server_telemetry(telemetry: ServerTelemetry | None) -> None:
-    """Set the telemetry of servers and push receivers that are made from now on without one.
-
-    Args:
-        telemetry: The telemetry; None for none.
-    """
-    _installed[:] = [] if telemetry is None else [telemetry]
-
-
-def installed_server_telemetry() -> ServerTelemetry | None:
-    """Return the telemetry of servers and push receivers that are made without one."""
-    return _installed[0] if _installed else None

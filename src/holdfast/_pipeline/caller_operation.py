@@ -122,7 +122,7 @@ class CallerOperation:
     _depth: int = 0
     _is_started: bool = False
     _is_finished: bool = False
-    _is_left: bool = False
+    _is_handed_over: bool = False
     _failed: tuple[str, CallProgress] | None = None  # another request that failed last
 
     def __init__(
@@ -165,9 +165,9 @@ class CallerOperation:
         if self._ended is None:
             self._ended = self.now()
 
-    def leave(self) -> None:
-        """Note that another client does the work of the operation."""
-        self._is_left = True
+    def hand_over(self) -> None:
+        """Note that another client has the call of the operation."""
+        self._is_handed_over = True
 
     def finish(self, error: BaseException | None, *, is_left: bool = False) -> None:
         """Report the end of the operation, and complete its error.
@@ -180,18 +180,18 @@ class CallerOperation:
         """
         self._depth -= 1
         if self._depth:
-            self._ended = None  # a stream has ended; the operation goes on
+            self._ended = None  # a stream has ended; the operation continues
             return
         if self._is_finished:
             return
         self._is_finished = True
-        if self._is_left:
+        if self._is_handed_over:
             error, is_left = None, True
         if isinstance(error, A2AError):
             self.complete(error)
         self._failed = None
         self._kept = None  # they refer to the call, whose lease ends when nothing refers to it
-        if not self._is_started and (self._is_left or self.parent_id is not None):
+        if not self._is_started and (self._is_handed_over or self.parent_id is not None):
             return  # nothing was done, or nothing observes it
         if self.is_observed:
             self._report_start()
@@ -393,7 +393,7 @@ class CallerOperation:
 
         Args:
             step: The step.
-            work: Records it.
+            work: Records the step.
             traceparent: The trace context in which a claimed call began; None if unknown.
         """
         if not self.is_observed:

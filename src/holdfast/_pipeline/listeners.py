@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast._model.installed_telemetry import installed_telemetry
 from holdfast._pipeline import observations as event
 from holdfast._pipeline.caller_operation import CallerOperation
-from holdfast._pipeline.installed_telemetry import installed_telemetry
 from holdfast._pipeline.observation_log import log_observation, log_record, subject_fields
 from holdfast._policy.attempts import attempts_within
 from holdfast.types import AgentCard, Event, Task
@@ -114,12 +114,12 @@ class Observers:
     Args:
         observers: The caller's observers.
         agent: The agent as the caller named it; empty where each request names its own.
-        telemetry: Makes spans; None for the one that is installed in the process, if any.
+        telemetry: The telemetry; None for that of ``HoldfastInstrumentor``, or none.
         budget: The policy of the retry budgets whose tokens are reported; None for none.
 
     Attributes:
         agent: The agent as the caller named it; a coordinator sets its own name for the agent.
-        telemetry: Makes spans; None for none.
+        telemetry: The telemetry in use; None for none.
     """
 
     def __init__(
@@ -328,7 +328,7 @@ class Observers:
         )
 
     def traceparent(self, operation: CallerOperation) -> str | None:
-        """Return the trace context of an operation, for its record; None if there is none."""
+        """Return the ``traceparent`` of an operation for its record; None if it is in no trace."""
         source = getattr(self.telemetry, "traceparent", None)
         if source is None:
             return None

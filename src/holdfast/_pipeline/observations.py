@@ -50,7 +50,8 @@ __all__ = [
 ]
 
 Outcome = Literal["succeeded", "failed", "cancelled", "left"]
-"""The end of an operation; ``"left"`` if its caller left a stream before its end."""
+"""The end of an operation; ``"left"`` if its caller left a stream or an iteration before its end,
+or if another client has the call."""
 
 WaitReason = Literal["backoff", "retry_after", "circuit", "concurrency", "reconnect"]
 """The reason of a wait: the backoff of the retry policy, the agent's Retry-After,
@@ -59,9 +60,9 @@ an open circuit, the limit of concurrent calls, or the backoff of a stream that 
 
 
 JournalStep = Literal["begin", "claim", "state", "outcome", "release"]
-"""A step of a call that a journal records: its beginning, before the message is sent; that another
-client takes the call over; its task and the task's state; its outcome; or that the client ends its
-work without an outcome.
+"""A step of a call that a journal records: ``"begin"`` before the message is sent, ``"claim"``
+when a client takes the call over from another one, ``"state"`` for its task and the task's state,
+``"outcome"`` at its end, ``"release"`` when the client ends its work without an outcome.
 """
 
 
@@ -247,7 +248,7 @@ class WaitStarted(Observation, frozen=True, kw_only=True):
 
     Attributes:
         reason: The reason (`WaitReason`).
-        seconds: How long, as far as it is known; None if it depends on other calls.
+        seconds: Expected duration in seconds; None if it depends on other calls.
     """
 
     reason: WaitReason
@@ -259,7 +260,7 @@ class WaitFinished(Observation, frozen=True, kw_only=True):
 
     Attributes:
         reason: The reason (`WaitReason`).
-        duration: Seconds that it took.
+        duration: Duration of the wait in seconds.
     """
 
     reason: WaitReason
@@ -318,7 +319,7 @@ class CircuitChanged(Observation, frozen=True, kw_only=True):
     Attributes:
         state: The new state (`BreakerState`).
         failures: Number of consecutive failures.
-        retry_after: Seconds until the next call may pass.
+        retry_after: Seconds until the next call may pass; 0 if the circuit is closed.
     """
 
     state: BreakerState
@@ -367,7 +368,7 @@ class JournalWritten(Observation, frozen=True, kw_only=True):
 
     Attributes:
         step: The step (`JournalStep`).
-        duration: Seconds that it took.
+        duration: Duration of the step in seconds.
         error: The error if it was not recorded; an ``asyncio.CancelledError`` if the operation was
             cancelled meanwhile; None otherwise.
         traceparent: For the step ``"claim"``, the trace context (W3C Trace Context) in which the
@@ -393,7 +394,7 @@ class CardChecked(Observation, frozen=True, kw_only=True):
 
 
 class TelemetrySource(Protocol):
-    """Makes spans of what a client does: an observer, and a layer around each attempt.
+    """Makes spans or metrics of what a client does: an observer, and a layer around each attempt.
 
     A source may have a method ``traceparent(operation_id) -> str | None`` as well, which returns
     the trace context of an operation. A journal records it with the call, for the process that
@@ -401,7 +402,7 @@ class TelemetrySource(Protocol):
     """
 
     def observe(self, observation: Observation, /) -> None:
-        """Receive an observation, as an `Observer`.
+        """Receive an observation, as an `Observer`; any of them but `EventReceived`.
 
         Args:
             observation: The observation.

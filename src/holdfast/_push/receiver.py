@@ -37,7 +37,7 @@ from holdfast._asgi import (
 )
 from holdfast._journal.resolve import open_journal
 from holdfast._model.hosts import is_loopback
-from holdfast._model.server_spans import installed_server_telemetry
+from holdfast._model.installed_telemetry import installed_telemetry
 from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
 from holdfast._push.refusals import Refused, reply_to
@@ -153,7 +153,7 @@ class PushReceiver(ClosingContext):
         check_methods("env", self._env, "wall", "random", "new_id")
         if telemetry is not None:
             check_methods("telemetry", telemetry, "start_span")
-        self._telemetry = installed_server_telemetry() if telemetry is None else telemetry
+        self._telemetry = installed_telemetry() if telemetry is None else telemetry
         check_count("max_tasks", max_tasks, least=1)
         check_count("max_bytes", max_bytes, least=1)
         self._owned: HttpEngine | None = None

@@ -19,7 +19,7 @@ from holdfast._arguments import (
     check_url,
     explains_unknown_options,
 )
-from holdfast._model.server_spans import installed_server_telemetry
+from holdfast._model.installed_telemetry import installed_telemetry
 from holdfast._server.cards import interfaces, metadata_card, modified_card
 from holdfast._server.executors import Executor, FunctionExecutor
 from holdfast._server.extra import require_extra
@@ -227,7 +227,7 @@ class A2AServer:
             keep_alive=keep_alive,
             timeout=timeout,
             handler_options=check_handler_options(handler_options),
-            telemetry=installed_server_telemetry() if telemetry is None else telemetry,
+            telemetry=installed_telemetry() if telemetry is None else telemetry,
         )
         self._env: Env = SystemEnv() if env is None else env
         check_methods("env", self._env, "wall", "random", "new_id")

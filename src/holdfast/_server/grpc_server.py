@@ -18,6 +18,7 @@ from a2a.server.request_handlers.grpc_handler import (
 )
 from a2a.types import a2a_pb2_grpc
 
+from holdfast._asgi import metadata_map
 from holdfast._server.identity import UNPROVEN, NamedUser, name_of_caller
 from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
 
@@ -123,10 +124,7 @@ class GrpcGate(grpc.aio.ServerInterceptor):
         handler_call_details: Any,
     ) -> Any:
         """Return the handler of a call, or one that refuses it."""
-        headers: dict[str, str] = {}
-        for name, value in handler_call_details.invocation_metadata or ():
-            if isinstance(value, str):
-                headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        headers = metadata_map(handler_call_details.invocation_metadata)
         origin = headers.get("origin")
         if origin is not None and not self._rules.accepts_origin(origin):
             return _refusal(grpc.StatusCode.PERMISSION_DENIED, "the origin is not accepted")

@@ -16,8 +16,22 @@ from urllib.parse import urlsplit
 import msgspec
 from a2a.types import a2a_pb2
 
-from holdfast._asgi import header_map
+from holdfast._asgi import header_map, metadata_map
 from holdfast.observe import ServerActivity
+from holdfast.protocol import (
+    CANCEL_TASK,
+    CREATE_PUSH_CONFIG,
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_AGENT_CARD,
+    GET_PUSH_CONFIG,
+    GET_TASK,
+    LIST_PUSH_CONFIGS,
+    LIST_TASKS,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    SUBSCRIBE_TO_TASK,
+    Operation,
+)
 from holdfast.types import TaskState
 
 if TYPE_CHECKING:
@@ -36,32 +50,32 @@ _HEADERS = "holdfast.headers"
 """Keys in the state of the SDK's call context."""
 
 _MAX_TURNS = 1_000
-"""Tasks whose pushes have a parent."""
+"""Largest number of tasks whose pushes have a parent; the oldest turn is forgotten."""
 
 _END = object()
 
 _STATES = {number: TaskState(name) for name, number in a2a_pb2.TaskState.items()}
 
-_METHODS = {
-    "on_message_send": "SendMessage",
-    "on_message_send_stream": "SendStreamingMessage",
-    "on_get_task": "GetTask",
-    "on_list_tasks": "ListTasks",
-    "on_cancel_task": "CancelTask",
-    "on_subscribe_to_task": "SubscribeToTask",
-    "on_create_task_push_notification_config": "CreateTaskPushNotificationConfig",
-    "on_get_task_push_notification_config": "GetTaskPushNotificationConfig",
-    "on_list_task_push_notification_configs": "ListTaskPushNotificationConfigs",
-    "on_delete_task_push_notification_config": "DeleteTaskPushNotificationConfig",
-    "on_get_extended_agent_card": "GetExtendedAgentCard",
+_OPERATIONS: dict[str, Operation[Any, Any]] = {
+    "on_message_send": SEND_MESSAGE,
+    "on_message_send_stream": SEND_STREAMING_MESSAGE,
+    "on_get_task": GET_TASK,
+    "on_list_tasks": LIST_TASKS,
+    "on_cancel_task": CANCEL_TASK,
+    "on_subscribe_to_task": SUBSCRIBE_TO_TASK,
+    "on_create_task_push_notification_config": CREATE_PUSH_CONFIG,
+    "on_get_task_push_notification_config": GET_PUSH_CONFIG,
+    "on_list_task_push_notification_configs": LIST_PUSH_CONFIGS,
+    "on_delete_task_push_notification_config": DELETE_PUSH_CONFIG,
+    "on_get_extended_agent_card": GET_EXTENDED_AGENT_CARD,
 }
-_STREAMS = frozenset({"on_message_send_stream", "on_subscribe_to_task"})
+"""The operations, by the SDK's names of the methods of a request handler."""
 
 
 def keep_headers(context: ServerCallContext, request: Request) -> None:
     """Keep the headers of a request for its span; repeated ones are joined.
 
-    The SDK keeps the first of them, but a trace that is named twice is not valid.
+    The SDK keeps only the first of them, which would accept a ``traceparent`` that is sent twice.
 
     Args:
         context: The call context of the SDK.
@@ -101,8 +115,10 @@ class TracedRequestHandler:
         for name in dir(handler):
             if name.startswith("on_"):
                 method = getattr(handler, name)
-                wrap = self._stream if name in _STREAMS else self._unary
-                setattr(self, name, wrap(method) if name in _METHODS else method)
+                if (operation := _OPERATIONS.get(name)) is not None:
+                    wrap = self._stream if operation.streaming else self._unary
+                    method = wrap(method)
+                setattr(self, name, method)
 
     def _unary(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
@@ -156,7 +172,7 @@ class TracedRequestHandler:
             headers, address = _metadata(context), self._grpc_address
         activity = ServerActivity(
             kind="request",
-            method=_METHODS[name],
+            method=_OPERATIONS[name].name,
             endpoint=address,
             version=headers.get("a2a-version") or "0.3",  # as A2A 3.6.2 has it
             tenant=getattr(params, "tenant", "") or context.tenant or None,
@@ -215,19 +231,13 @@ class TurnSpans:
 
 
 def _metadata(context: ServerCallContext) -> Mapping[str, str]:
-    """Return the metadata of a gRPC call; repeated ones are joined."""
+    """Return the metadata of a gRPC call; empty for another binding."""
     grpc_context = context.state.get("grpc_context")
-    metadata: dict[str, str] = {}
-    for name, value in (
-        None if grpc_context is None else grpc_context.invocation_metadata()
-    ) or ():
-        if isinstance(value, str):
-            metadata[name] = f"{metadata[name]}, {value}" if name in metadata else value
-    return metadata
+    return {} if grpc_context is None else metadata_map(grpc_context.invocation_metadata())
 
 
 def _learn(activity: ServerActivity, value: Any) -> ServerActivity:
-    """Return an activity with what a request, a result or an event says of it."""
+    """Return an activity with the ids and the state in a request, a result or an event."""
     facts: dict[str, Any] = {}
     match value:
         case a2a_pb2.SendMessageRequest(message=message):

@@ -1,4 +1,4 @@
-"""Spans and metrics of OpenTelemetry for the calls of clients.
+"""Spans and metrics of OpenTelemetry for clients, and spans for servers and push receivers.
 
 Pass a `Telemetry` to a client::
 
@@ -8,8 +8,9 @@ Pass a `Telemetry` to a client::
     client = holdfast.connect("http://localhost:9999", telemetry=Telemetry())
 
 It needs the extra ``holdfast[otel]``, which is the API of OpenTelemetry alone; the spans go where
-your program's provider sends them. `HoldfastInstrumentor` does the same for all clients of a
-program, also without a change of it: ``opentelemetry-instrument python program.py``.
+your program's provider sends them. `HoldfastInstrumentor` gives one to all clients, servers and
+push receivers of a program; ``opentelemetry-instrument python program.py`` does so without a
+change of the program.
 """
 
 from holdfast._integrations.otel.instrumentor import HoldfastInstrumentor

@@ -2295,8 +2295,9 @@ def connect(
         observers: Plain functions that are called with each `Observation`, such as
             `OperationFinished` (`Observer`). An exception of an observer is logged, and the first
             one is also a ``RuntimeWarning``. None by default.
-        telemetry: Makes spans, such as ``holdfast.integrations.opentelemetry.Telemetry``. None by
-            default.
+        telemetry: Makes spans and metrics, such as
+            ``holdfast.integrations.opentelemetry.Telemetry``. By default that of
+            ``HoldfastInstrumentor``, or none.
         call_layers: Custom layers around each call with all its attempts, outermost first:
             functions that get a `Transport` and return one (`Layer`). None by default.
         attempt_layers: Custom layers around each attempt, outermost first; as for ``call_layers``.

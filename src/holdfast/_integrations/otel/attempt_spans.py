@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from opentelemetry import context
 
-from holdfast._integrations.otel.attributes import end_span
 from holdfast._integrations.otel.content import RecordedStream
 from holdfast.extend import BaseLayer
 
@@ -32,7 +31,12 @@ The API has no public name for it; opentelemetry-instrumentation imports the sam
 
 
 class AttemptSpans(BaseLayer):
-    """Makes the span of each attempt, and sends its context to the agent."""
+    """Makes the span of each attempt, and sends its context to the agent.
+
+    Args:
+        inner: The transport below.
+        spans: The spans of the client.
+    """
 
     def __init__(self, inner: Transport, spans: Spans) -> None:
         super().__init__(inner)
@@ -50,18 +54,18 @@ class AttemptSpans(BaseLayer):
         try:
             reply = await call_next(call)
         except GeneratorExit:  # the coroutine is dropped, maybe in another context
-            span.end()
+            self._spans.end_attempt(span)
             raise
         except BaseException as failure:
             context.detach(token)
-            end_span(span, failure, {})
+            self._spans.end_attempt(span, failure)
             raise
         context.detach(token)
-        span.end()
+        self._spans.end_attempt(span)
         return self._recorded(call, reply) if self._spans.captures_content else reply
 
     def _recorded(self, call: Call[P, R], reply: Reply[T]) -> Reply[T]:
-        """Note the content of a reply, or of the events of a stream."""
+        """Return a reply whose content is captured; that of a stream as its events are read."""
         record = partial(self._spans.capture_output, call.request_id)
         if not call.operation.streaming:
             record(reply.value)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from opentelemetry import trace
 
 from holdfast.errors import A2AError
+from holdfast.protocol import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.observe import Observation
 
 __all__ = [
+    "STREAMING_METHODS",
     "bounded",
     "end_span",
     "learned_attributes",
@@ -26,23 +28,38 @@ __all__ = [
     "type_of",
 ]
 
+STREAMING_METHODS = frozenset(
+    name for name, operation in OPERATIONS.items() if operation.streaming
+)
+"""A2A methods whose response is a stream."""
+
 _MAX_CHARS = 256
-"""Largest length of an id in an attribute."""
+"""Largest length of an id or a name in an attribute, in characters."""
 
 
 def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
-    """End a span with the facts of an error; the text of an error may quote an agent."""
-    span.set_attributes(attributes)
-    if error is not None:
-        span.set_attribute("error.type", type_of(error))
-    if isinstance(error, Exception):  # a cancellation is no error
-        span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
-    if isinstance(error, A2AError):
-        if error.executed is not None:
-            span.set_attribute("holdfast.executed", error.executed)
-        if error.http_status is not None:
-            span.set_attribute("http.response.status_code", error.http_status)
-    span.end()
+    """End a span with attributes and the facts of an error.
+
+    The text of the error is not recorded: it may quote an agent.
+
+    Args:
+        span: The span, which ends even if it refuses an attribute.
+        error: The error that ended the work; None for none.
+        attributes: The attributes that are known at the end.
+    """
+    try:
+        span.set_attributes(attributes)
+        if error is not None:
+            span.set_attribute("error.type", type_of(error))
+        if isinstance(error, Exception):  # a cancellation is not an error
+            span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
+        if isinstance(error, A2AError):
+            if error.executed is not None:
+                span.set_attribute("holdfast.executed", error.executed)
+            if error.http_status is not None:
+                span.set_attribute("http.response.status_code", error.http_status)
+    finally:
+        span.end()
 
 
 def name_attributes(observation: Observation) -> dict[str, Any]:
@@ -64,7 +81,7 @@ def name_attributes(observation: Observation) -> dict[str, Any]:
 
 
 def bounded(value: str) -> str:
-    """Return a name of bounded length: agents and clients choose ids, which may be long."""
+    """Return the first 256 characters of an id or a name, whose length the peer chooses."""
     return value if len(value) <= _MAX_CHARS else value[:_MAX_CHARS]
 
 
@@ -89,7 +106,11 @@ def learned_attributes(started: Observation, finished: Observation) -> dict[str,
 
 @lru_cache(maxsize=256)
 def server_attributes(address: str) -> Mapping[str, Any]:
-    """Return the attributes of an address, which is the presentable form of a valid one."""
+    """Return the host and the port of an address.
+
+    Args:
+        address: A valid address, without credentials or query.
+    """
     parts = urlsplit(address)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     attributes: dict[str, Any] = (
@@ -99,4 +120,5 @@ def server_attributes(address: str) -> Mapping[str, Any]:
 
 
 def type_of(error: BaseException) -> str:
+    """Return the value of ``error.type``: the name of the class."""
     return type(error).__name__

@@ -1,4 +1,4 @@
-"""What messages contain, as attributes of spans; recorded only if the program asks for it.
+"""The content of messages as attributes of spans, which a program must ask for.
 
 The form is that of the semantic conventions for generative AI: ``gen_ai.input.messages`` and
 ``gen_ai.output.messages``, JSON arrays of messages with their parts. The bytes of files are left
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Content", "RecordedStream", "parts_of"]
 
 _MAX_LENGTH = 65_536
-"""Largest length of the parts of an attribute in bytes; what is beyond it is left out."""
+"""Largest length of the JSON of the parts of an attribute, in bytes."""
 
 
 class RecordedStream(StreamWrapper[Any]):
@@ -65,7 +65,7 @@ class Content:
         self._length = 0
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Add parts, up to the first one that is too long."""
+        """Add parts until one does not fit; then this call and all later ones add nothing more."""
         for part in parts:
             encoded = msgspec.json.encode(_described(part))
             self._length += len(encoded)

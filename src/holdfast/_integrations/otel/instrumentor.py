@@ -7,8 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast._integrations.otel.telemetry import Telemetry
-from holdfast._model.server_spans import install_server_telemetry
-from holdfast._pipeline.installed_telemetry import install_telemetry, installed_telemetry
+from holdfast._model.installed_telemetry import install_telemetry, installed_telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,11 +34,11 @@ class HoldfastInstrumentor:
 
     @property
     def is_instrumented_by_opentelemetry(self) -> bool:
-        """Whether clients get a `Telemetry`."""
+        """Whether clients, servers and push receivers get a `Telemetry`."""
         return installed_telemetry() is not None
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return what has to be installed besides Holdfast: nothing."""
+        """Return the packages that must be installed besides Holdfast: none."""
         return ()
 
     def instrument(
@@ -54,6 +53,8 @@ class HoldfastInstrumentor:
         raise_exception_on_conflict: bool = False,
     ) -> None:
         """Give a `Telemetry` to clients, servers and push receivers that are made from now on.
+
+        A second call before `uninstrument` changes nothing, and logs a warning.
 
         Args:
             tracer_provider: As for `Telemetry`.
@@ -72,21 +73,22 @@ class HoldfastInstrumentor:
         """
         del skip_dep_check, raise_exception_on_conflict
         if self.is_instrumented_by_opentelemetry:
-            logger.warning("clients have a Telemetry already: call uninstrument() first")
+            logger.warning(
+                "HoldfastInstrumentor has a Telemetry already: call uninstrument() first"
+            )
             return
         if capture_content is None:
             capture_content = os.environ.get(_CAPTURE_CONTENT, "").lower() in _CAPTURING
-        telemetry = Telemetry(
-            tracer_provider=tracer_provider,
-            meter_provider=meter_provider,
-            propagator=propagator,
-            operation_spans=operation_spans,
-            capture_content=capture_content,
+        install_telemetry(
+            Telemetry(
+                tracer_provider=tracer_provider,
+                meter_provider=meter_provider,
+                propagator=propagator,
+                operation_spans=operation_spans,
+                capture_content=capture_content,
+            )
         )
-        install_telemetry(telemetry)
-        install_server_telemetry(telemetry)
 
     def uninstrument(self) -> None:
-        """Give no `Telemetry` to clients that are made from now on; others keep theirs."""
+        """Give no `Telemetry` to what is made from now on; what has one keeps it."""
         install_telemetry(None)
-        install_server_telemetry(None)

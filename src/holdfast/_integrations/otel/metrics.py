@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.metrics import Observation as Measurement
 
-from holdfast._integrations.otel.attributes import type_of
+from holdfast._integrations.otel.attributes import STREAMING_METHODS, type_of
 from holdfast.errors import CircuitOpenError, OutcomeUnknownError
 from holdfast.observe import (
     AttemptStarted,
@@ -45,9 +45,7 @@ _SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 _EVENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 
 _MAX_ENDPOINTS = 10_000
-"""Number of endpoints whose circuits and budgets are shown; the oldest ones are left out."""
-
-_STREAMS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
+"""Largest number of endpoints in a gauge; the one that was seen first is dropped."""
 
 _STATES: dict[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 
@@ -190,11 +188,11 @@ class Metrics:
             self._unknown.add(1, _of_operation(finished))
 
     def _start_request(self, started: RequestStarted) -> None:
-        if started.method in _STREAMS:
+        if started.method in STREAMING_METHODS:
             self._open_streams.add(1, _of_agent(started))
 
     def _end_request(self, finished: RequestFinished) -> None:
-        if finished.method in _STREAMS:
+        if finished.method in STREAMING_METHODS:
             self._open_streams.add(-1, _of_agent(finished))
         if not finished.attempts and isinstance(finished.error, CircuitOpenError):
             self._refused.add(1, _of_request(finished))
@@ -266,8 +264,7 @@ class _LastValues:
     def set(self, observation: Observation, value: float) -> None:
         """Set the value of the endpoint of an observation."""
         if observation.endpoint is not None:
-            place = observation.agent, observation.endpoint
-            self._values[place] = value
+            self._values[observation.agent, observation.endpoint] = value
             if len(self._values) > _MAX_ENDPOINTS:
                 del self._values[next(iter(self._values))]
 

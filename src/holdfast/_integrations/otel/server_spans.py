@@ -1,8 +1,8 @@
 """Spans of what servers and push receivers do.
 
 Rules: a request continues the trace in its headers. A delivery is only linked to that trace,
-because it arrives later than what caused it, and because a stranger must not decide whether its
-span is sampled. A push carries the trace and nothing else: clients choose where it goes. No
+because it arrives later than what caused it, and because an unknown sender must not decide whether
+its span is sampled. A push carries the trace and nothing else: clients choose where it goes. No
 failure of a tracer or propagator reaches the server.
 """
 
@@ -47,7 +47,7 @@ class ServerSpans:
         warn: Receives each failure of the tracer and the propagator.
 
     Attributes:
-        warn: The same.
+        warn: Receives each failure of the tracer and the propagator.
     """
 
     def __init__(
@@ -60,7 +60,6 @@ class ServerSpans:
         self.warn = warn
         self._tracer = tracer
         self._propagator = propagator
-        self._has_warned = False
 
     @property
     def propagator(self) -> TextMapPropagator:
@@ -107,7 +106,7 @@ class ServerSpans:
             return Context()
         try:
             return self.propagator.extract(activity.headers, Context(), _HeaderGetter())
-        except Exception as failure:  # noqa: BLE001  nor a propagator
+        except Exception as failure:  # noqa: BLE001  a propagator must not end requests
             self.warn(failure)
             return Context()
 
@@ -172,11 +171,11 @@ class OpenSpan:
             if span.is_recording():
                 span.set_attributes(_attributes(activity))
                 _set_outcome(span, activity, error)
-        except Exception as failure:  # noqa: BLE001  nor must a span
+        except Exception as failure:  # noqa: BLE001  a span must not end requests
             self._spans.warn(failure)
         try:
             span.end()
-        except Exception as failure:  # noqa: BLE001  nor an exporter
+        except Exception as failure:  # noqa: BLE001  a span processor must not either
             self._spans.warn(failure)
 
 
@@ -194,7 +193,7 @@ class _Attached(AbstractContextManager[None]):
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         # A coroutine that is dropped ends with GeneratorExit, maybe in another context.
         if self._token is not None and kind is not GeneratorExit:
@@ -220,7 +219,7 @@ def _set_outcome(span: Span, activity: ServerActivity, error: BaseException | No
     if error is not None:
         name = type_of(error)
         is_refusal = type(error).__module__.startswith("a2a.") and name not in _FAULTS
-        is_fault = isinstance(error, Exception) and not is_refusal  # nor is a cancellation one
+        is_fault = isinstance(error, Exception) and not is_refusal  # nor a cancellation
     elif status is not None and status >= (300 if is_push else 400):
         name, is_fault = str(status), is_push or status >= 500
     if name is not None:

@@ -15,6 +15,7 @@ from opentelemetry.propagators.textmap import default_setter
 from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
 from holdfast._integrations.otel.attributes import (
+    STREAMING_METHODS,
     end_span,
     learned_attributes,
     name_attributes,
@@ -35,6 +36,7 @@ from holdfast.observe import (
     RetryScheduled,
     StreamInterrupted,
 )
+from holdfast.protocol import CARD_BINDING, GET_AGENT_CARD, SUBSCRIBE_TO_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -50,12 +52,8 @@ __all__ = ["Spans"]
 P = TypeVar("P")
 R = TypeVar("R")
 
-_CARD = "GetAgentCard"
-_SUBSCRIBE = "SubscribeToTask"
-_VERBS = {"JSONRPC": "POST", "HTTP+JSON": None, "card": "GET"}
+_VERBS = {"JSONRPC": "POST", "HTTP+JSON": None, CARD_BINDING: "GET"}
 """The HTTP method of each binding; None for that of the operation."""
-
-_STREAMS = frozenset({"SendStreamingMessage", _SUBSCRIBE})
 
 _RESUMED = {"holdfast.link": "resumed"}
 """Attributes of a link to the span in which a call began that is now resumed."""
@@ -161,8 +159,12 @@ class Spans:
     def _start_request(self, started: RequestStarted) -> None:
         operation = self._operations.get(started.operation_id)
         method = started.method or started.operation
-        links = [] if method == _CARD else _resumed_links(operation)
-        if operation is not None and operation.stream is not None and method == _SUBSCRIBE:
+        links = [] if method == GET_AGENT_CARD.name else _take_resumed_links(operation)
+        if (
+            operation is not None
+            and operation.stream is not None
+            and method == SUBSCRIBE_TO_TASK.name
+        ):
             links.append(Link(operation.stream))
         span = self._tracer.start_span(
             method,
@@ -172,7 +174,7 @@ class Spans:
             links=links,
         )
         self._requests[started.request_id] = span, started
-        if operation is not None and method in _STREAMS:
+        if operation is not None and method in STREAMING_METHODS:
             operation.stream = span.get_span_context()
 
     def _end_request(self, finished: RequestFinished) -> None:
@@ -191,7 +193,7 @@ class Spans:
             context.get_current() if operation is None else operation.context,
             kind=trace.SpanKind.INTERNAL,
             attributes=name_attributes(started),
-            links=_resumed_links(operation),
+            links=_take_resumed_links(operation),
         )
 
     def _end_search(self, finished: Reconciled) -> None:
@@ -202,7 +204,9 @@ class Spans:
     # ── Calls of a journal ───────────────────────────────────────────────────────────────────
 
     def traceparent(self, operation_id: str) -> str | None:
-        """Return the span of an operation, or the one that is current where it was called.
+        """Return the ``traceparent`` of an operation; None if it is in no trace.
+
+        It names the span of the operation, or the span that was current where it was called.
 
         Args:
             operation_id: Id of the operation.
@@ -219,7 +223,7 @@ class Spans:
         operation = self._operations.get(written.operation_id)
         if operation is None or written.traceparent is None or written.error is not None:
             return
-        began = _parsed(written.traceparent)
+        began = _span_context(written.traceparent)
         if operation.span is None:
             operation.resumed = began
         else:
@@ -292,8 +296,22 @@ class Spans:
         )
         return span, trace.set_span_in_context(span, parent)
 
+    def end_attempt(self, span: Span, error: BaseException | None = None) -> None:
+        """End the span of an attempt.
+
+        Args:
+            span: The span.
+            error: The error of the attempt; None for none.
+        """
+        try:
+            end_span(span, error, {})
+        except Exception as failure:  # noqa: BLE001  a span must not end calls
+            self._warn(failure)
+
     def with_context(self, call: Call[P, R], current: Context) -> Call[P, R]:
         """Return a call with the headers that carry a context to the agent.
+
+        A call with a ``traceparent`` of its own gets none; its other headers take precedence.
 
         Args:
             call: The call.
@@ -304,11 +322,11 @@ class Spans:
         headers: MutableMapping[str, str] = {}
         try:
             self._propagator().inject(headers, current, default_setter)
-        except Exception as failure:  # noqa: BLE001  nor a propagator
+        except Exception as failure:  # noqa: BLE001  a propagator must not end calls
             self._warn(failure)
             return call
         call.progress.traceparent = headers.get("traceparent")
-        return msgspec.structs.replace(call, headers={**call.headers, **headers})
+        return msgspec.structs.replace(call, headers={**headers, **call.headers})
 
     # ── The content of messages ──────────────────────────────────────────────────────────────
 
@@ -318,24 +336,27 @@ class Spans:
         if span is not None and (parts := parts_of(call.params)):
             message = Content("user")
             message.add(parts)
-            span.set_attribute("gen_ai.input.messages", message.to_json())
+            try:
+                span.set_attribute("gen_ai.input.messages", message.to_json())
+            except Exception as failure:  # noqa: BLE001  a span must not end calls
+                self._warn(failure)
 
     def capture_output(self, request_id: str, value: object) -> None:
-        """Note what a reply or an event brings, for the end of the span of its request."""
+        """Keep the parts of a reply or an event until the span of its request ends."""
         if request_id in self._requests and (parts := parts_of(value)):
             self._answers.setdefault(request_id, Content("assistant")).add(parts)
 
 
-def _parsed(traceparent: str) -> SpanContext:
-    """Return the span of a valid ``traceparent``."""
+def _span_context(traceparent: str) -> SpanContext:
+    """Return the span that a valid ``traceparent`` names."""
     _version, trace_id, span_id, flags = traceparent.split("-")
     return SpanContext(
         int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
     )
 
 
-def _resumed_links(operation: _Operation | None) -> list[Link]:
-    """Return the link of the first span after an operation has taken a call over."""
+def _take_resumed_links(operation: _Operation | None) -> list[Link]:
+    """Return the link to the span in which a resumed call began: for one span of an operation."""
     if operation is None or operation.resumed is None:
         return []
     resumed, operation.resumed = operation.resumed, None

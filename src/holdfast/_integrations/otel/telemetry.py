@@ -31,7 +31,7 @@ logger = logging.getLogger("holdfast")
 
 
 class Telemetry:
-    """Makes spans of OpenTelemetry, and passes the trace on to agents.
+    """Makes spans and metrics of OpenTelemetry, and sends the trace context to agents.
 
     Pass it as ``connect(telemetry=…)``; one object can serve many clients. It makes
 
@@ -57,9 +57,9 @@ class Telemetry:
     While an attempt is made, instrumentations of aiohttp, httpx and other HTTP clients make no
     spans of their own.
 
-    Metrics (of the meter ``holdfast``) count operations, attempts, retries, reconnects, searches
-    and unknown outcomes, and measure durations, streams, queues, circuits, retry budgets and the
-    journal; the documentation lists them. Their attributes are names, and never ids.
+    The metrics of a client (meter ``holdfast``) count operations, attempts, retries, reconnects,
+    searches and unknown outcomes, and measure durations, streams, queues, circuits, retry budgets
+    and the journal; the documentation lists them. Their attributes are names, and never ids.
 
     Spans have ids, names and facts of errors as attributes, and no content of messages unless
     `capture_content` is set. The names follow the draft of the semantic conventions for A2A (pull
@@ -73,10 +73,10 @@ class Telemetry:
         propagator: Writes the context into headers; the global one by default.
         operation_spans: Whether each operation has a span of kind INTERNAL around its requests
             (``holdfast.ask``). False by default.
-        capture_content: Whether the spans of requests have the parts of the message that they send
-            (``gen_ai.input.messages``) and of what the agent answers
-            (``gen_ai.output.messages``), up to 64 KiB each, without the bytes of files. False by
-            default.
+        capture_content: Whether the spans of a client's requests have the parts of the message
+            (``gen_ai.input.messages``) and of the agent's answer
+            (``gen_ai.output.messages``), as JSON of up to 64 KiB each, without the bytes of files;
+            the first part that does not fit is left out, with all that follow. False by default.
 
     Raises:
         TypeError: An argument of another type.
@@ -117,7 +117,7 @@ class Telemetry:
         self._handlers = dict(handlers)
 
     def observe(self, observation: Observation) -> None:
-        """Make and end spans, and measure; the observer of a client.
+        """Make or end a span for an observation of a client, and measure it.
 
         A failure of OpenTelemetry is logged as a warning, once.
 
@@ -153,11 +153,14 @@ class Telemetry:
     def start_span(
         self, activity: ServerActivity, parent: ServerSpan | None = None, /
     ) -> ServerSpan:
-        """Start the span of what a server or a push receiver does.
+        """Start the span of an activity of a server or a push receiver; never raises.
 
         Args:
             activity: The activity.
             parent: The span that caused a push; None if unknown.
+
+        Returns:
+            The span, which does nothing if OpenTelemetry fails.
         """
         return self._server_spans.start(activity, parent)
 
