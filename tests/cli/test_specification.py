@@ -1428,9 +1428,21 @@ def test_send_reads_its_text_from_standard_input(fake):
     assert json.loads(sent.body)["params"]["message"]["parts"] == [{"text": "first\nsecond"}]
 
 
+def test_send_reads_a_file_from_standard_input(fake):
+    words = ("send", "hi", "--file", "-", "--media-type", "image/png")
+    assert fake.run(*words, stdin=b"\xff\x00").exit == 0
+    (sent,) = fake.agent.calls("SendMessage")
+    assert json.loads(sent.body)["params"]["message"]["parts"] == [
+        {"text": "hi"},
+        {"raw": "/wA=", "mediaType": "image/png"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "stdin", "told"),
     [
+        (["--file", "-"], b"", "Standard input is empty: there is no file"),
+        (["-", "--file", "-"], b"x", "there are 'TEXT -' and '--file -'"),
         (["-"], b"", "Standard input is empty"),
         (["-"], b"\xff", "Standard input is not UTF-8"),
         (["-", "--data", "-"], b"{}", "there are 'TEXT -' and '--data -'"),

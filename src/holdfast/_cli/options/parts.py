@@ -16,11 +16,11 @@ import msgspec
 from holdfast._cli.options.masking import masked_address
 from holdfast._client.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast._model import codec
+from holdfast.types import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.types import Part
 
 __all__ = ["Draft", "read_parts", "read_text"]
 
