@@ -315,7 +315,7 @@ def test_an_output_that_takes_nothing_more_is_reported(said, form):
     assert done.returncode == 1
     assert re.search(f"Error: the output cannot be written: No space left on device{so_far}\n",
                      done.stderr)  # fmt: skip
-    assert "Code: A2ACLI_ERR_INTERNAL\n" in done.stderr
+    assert "Code: HOLDFAST_ERR_FILE\n" in done.stderr
     assert "Traceback" not in done.stderr
     assert not hint or f"Hint: {hint}" in done.stderr
 
@@ -385,7 +385,7 @@ def test_a_closed_output_is_reported_before_anything_is_sent(words):
         done = redirected(">&-", *words, A2ACLI_AGENT_CARD=url)
     assert (done.returncode, done.stderr) == (
         1,
-        "Error: the output cannot be written: it is closed\nCode: A2ACLI_ERR_INTERNAL\n",
+        "Error: the output cannot be written: it is closed\nCode: HOLDFAST_ERR_FILE\n",
     )
     assert agent.received == []
 

@@ -175,7 +175,7 @@ def unwritable(error: OSError, state: CommandState | None = None) -> Failure:
         elif effects:
             hint = "sending it again would execute it again"
         message = "; ".join((message, *effects))
-    return Failure(code="A2ACLI_ERR_INTERNAL", message=message, hint=hint)
+    return Failure(code="HOLDFAST_ERR_FILE", message=message, hint=hint)
 
 
 def out_of_time(seconds: float) -> Failure:
