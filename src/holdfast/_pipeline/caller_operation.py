@@ -336,6 +336,7 @@ class CallerOperation:
         self, reason: WaitReason, seconds: float | None = None
     ) -> AbstractContextManager[None]:
         """Report a wait between requests, which lasts as long as the block."""
+        self._report_start()
         return self.observers.waiting(self, reason, seconds)
 
     async def journaled(self, step: JournalStep, work: Awaitable[T]) -> T:

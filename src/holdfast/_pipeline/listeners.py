@@ -308,7 +308,7 @@ class Observers:
             seconds: How long, as far as it is known.
         """
         operation = waiter if isinstance(waiter, CallerOperation) else self._operation_of(waiter)
-        if not operation.is_observed:
+        if not operation.is_observed and reason != "lease":  # which is long, and logged at INFO
             yield
             return
         if isinstance(waiter, CallerOperation):

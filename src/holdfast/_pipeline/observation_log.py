@@ -38,6 +38,7 @@ _REASONS: dict[event.WaitReason, str] = {
     "circuit": "open circuit",
     "concurrency": "concurrency limit",
     "reconnect": "backoff before a reconnect",
+    "lease": "lease of another process; longer if that process is alive",
 }
 """Reasons of waits, as messages name them."""
 
@@ -50,7 +51,6 @@ _STEPS = frozenset(
         event.AttemptStarted,
         event.AttemptFinished,
         event.EventReceived,
-        event.WaitStarted,
         event.WaitFinished,
         event.JournalWritten,
     }
@@ -163,7 +163,7 @@ def _log_detail(observation: Observation) -> None:
         case event.WaitStarted(reason=reason, seconds=seconds):
             limit = "" if seconds is None else f" for {seconds:.3f} s"
             _log(
-                logging.DEBUG,
+                logging.INFO if reason == "lease" else logging.DEBUG,
                 observation,
                 "waiting%s (%s)",
                 limit,
