@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _LIBRARIES = {"click": "click", "dotenv": "python-dotenv"}
-_MISSING = 'holdfast: the command line needs {}: pip install "holdfast[cli]"\n'
 _INTERRUPTED, _TERMINATED = 130, 143
 """Exit codes of shells for a program that SIGINT or SIGTERM ended."""
 
@@ -84,7 +83,11 @@ def _run(arguments: Sequence[str] | None, environment: CliEnvironment | None) ->
         library = _LIBRARIES.get((error.name or "").partition(".")[0])
         if library is None:
             raise
-        sys.stderr.write(_MISSING.format(library))
+        from holdfast._model.extras import missing_extra
+
+        sys.stderr.write(
+            f"holdfast: {missing_extra('the command line', 'cli', library=library)}\n"
+        )
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

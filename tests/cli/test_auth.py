@@ -257,8 +257,8 @@ def test_auth_without_what_it_takes_the_extra_is_named(scene, monkeypatch):
     assert (again.exit, again.error["code"]) == (2, "A2ACLI_ERR_USAGE")
     assert (later.exit, later.error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
     assert again.error["message"].startswith("auth login needs the extra 'oauth', which is not")
-    assert again.error["hint"] == 'pip install "holdfast[oauth]"'
-    assert "holdfast[oauth]" in later.error["message"]
+    assert again.error["hint"] == 'install the extra "oauth" (in a clone: pip install ".[oauth]")'
+    assert '".[oauth]"' in later.error["message"]
 
 
 def test_auth_006_a_token_is_fetched_anew_with_the_secret_of_the_environment(scene):

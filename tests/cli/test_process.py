@@ -410,7 +410,8 @@ def test_without_its_libraries_the_command_says_what_to_install(module, library,
         out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 1
     assert out == ""
-    assert err == f'holdfast: the command line needs {library}: pip install "holdfast[cli]"\n'
+    hint = 'install the extra "cli" (in a clone: pip install ".[cli]")'
+    assert err == f"holdfast: the command line needs {library}: {hint}\n"
 
 
 def test_without_files_nothing_reads_them():

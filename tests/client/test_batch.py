@@ -400,7 +400,8 @@ async def test_the_same_content_in_another_context_is_another_message(tmp_path, 
         results = await collected(client.run([item(**change)], run_id="r"))
         again = await collected(client.run([item(messageId="m2")], run_id="r"))
 
-    assert "the key 'k' was used in this run for another message" in str(results["k"].error)
+    used_for = "another message" if "extensions" in change else "the same content to a new task"
+    assert f"the key 'k' was used in this run for {used_for}" in str(results["k"].error)
     assert again["k"].answer.text == "yesyes"
     assert len(agent.executions) == 1
 

@@ -463,6 +463,19 @@ async def test_a_call_with_a_text_that_utf8_cannot_encode_sends_nothing(call, pa
     assert agent.received == []
 
 
+@pytest.mark.parametrize(
+    "url", ["foo", "moon.txt", "/moon.txt", "example.com/moon.txt", "https://"]
+)
+def test_url_part_without_an_absolute_url_is_refused(url):
+    with pytest.raises(ValueError, match=f"url must be an absolute URL, .*{url}.* use file_part"):
+        url_part(url)
+
+
+@pytest.mark.parametrize("url", ["https://a.test/ü.pdf", "S3://bucket/moon", "data:,moon"])
+def test_url_part_accepts_absolute_urls_of_any_scheme(url):
+    assert url_part(url).url == url
+
+
 def test_url_part_refuses_an_empty_address():
     with pytest.raises(ValueError, match="the url of part 1 must not be empty"):
         to_message(Part(url=""), new_id="m")

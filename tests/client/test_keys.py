@@ -29,7 +29,7 @@ from holdfast.errors import (
     KeyConflictError,
 )
 from holdfast.extend import BaseLayer, RecordUpdate
-from holdfast.observe import OperationFinished
+from holdfast.observe import OperationFinished, OperationStarted, WaitFinished, WaitStarted
 from holdfast.policies import ConcurrencyPolicy
 from holdfast.testing import (
     Cut,
@@ -95,6 +95,30 @@ async def test_a_finished_call_is_not_sent_again(client):
             assert (await process.ask("How far?", key="moon")).text == "42"
 
     assert len(agent.calls(SEND)) == 1
+
+
+async def test_wait_for_the_lease_of_a_crashed_process_is_observed(path, client):
+    agent, seen = FakeAgent(completes("42", after=5)), []
+    await crashed_after(2, client, agent, key="moon", path=path)
+    async with client(agent, observers=[seen.append]) as process:
+        assert (await process.ask("How far?", key="moon")).text == "42"
+
+    assert isinstance(seen[0], OperationStarted)
+    (started,) = [each for each in seen if isinstance(each, WaitStarted)]
+    (finished,) = [each for each in seen if isinstance(each, WaitFinished)]
+    assert (started.reason, finished.reason) == ("lease", "lease")
+    assert finished.duration == pytest.approx(started.seconds) == pytest.approx(28)
+
+
+async def test_wait_for_the_lease_of_a_crashed_process_is_logged_at_info(path, client, caplog):
+    agent = FakeAgent(completes("42", after=5))
+    await crashed_after(2, client, agent, key="moon", path=path)
+    with caplog.at_level("INFO", "holdfast"):
+        async with client(agent) as process:
+            (pending,) = await process.pending()
+            assert (await pending.resume()).text == "42"
+
+    assert "waiting for 28.000 s (lease of another process" in caplog.text
 
 
 async def test_other_keys_and_calls_without_a_key_are_sent(client):
@@ -468,6 +492,78 @@ class TakenOver:
 
     async def finish(self, **update):
         await self._journal.update(self.message_id, 2, RecordUpdate(**update))
+
+
+async def booked(process, *, time="At 5.", key="time"):
+    """Have the conversation of a program that may be started again."""
+    conversation = process.conversation()
+    await conversation.ask("Book a table.", key="table")
+    return await conversation.ask(time, key=key)
+
+
+def books(turn):
+    return asks("When?") if turn.task is None else completes(f"booked: {turn.message.text}")
+
+
+async def test_conversation_run_again_with_its_keys_returns_the_recorded_results(client):
+    agent = FakeAgent(books)
+    for _ in range(3):
+        async with client(agent) as process:
+            assert (await booked(process)).text == "booked: At 5."
+
+    assert len(agent.tasks) == 1
+    assert len(agent.calls(SEND)) == 2
+
+
+async def test_conversation_run_again_after_a_crash_in_its_second_turn_resumes_it(path, client):
+    def script(turn):
+        return asks("When?") if turn.task is None else completes("booked", after=60)
+
+    agent, journal = FakeAgent(script), SqliteJournal(path)
+    async with client(agent, journal=journal) as process:
+        booking = asyncio.create_task(booked(process))
+        await asyncio.sleep(20)
+        await journal.close()
+        journal._do = lost
+        booking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await booking
+    for _ in range(2):
+        async with client(agent) as process:
+            assert (await booked(process)).text == "booked"
+
+    assert len(agent.calls(SEND)) == 2
+
+
+async def test_conversation_run_again_with_another_message_conflicts(client):
+    agent = FakeAgent(books)
+    async with client(agent) as process:
+        await booked(process)
+    async with client(agent) as process:
+        with pytest.raises(KeyConflictError, match="used for another message"):
+            await booked(process, time="At 6.")
+
+    assert len(agent.calls(SEND)) == 2
+
+
+async def test_conversation_run_again_with_a_new_key_begins_a_task(client):
+    agent = FakeAgent(books)
+    async with client(agent) as process:
+        await booked(process)
+    async with client(agent) as process:
+        assert (await booked(process, key="other")).needs_input
+
+    assert len(agent.calls(SEND)) == 3
+
+
+async def test_key_conflict_of_the_same_content_names_the_recorded_task(client):
+    agent = FakeAgent(books)
+    async with client(agent) as process:
+        answer = await booked(process)
+        with pytest.raises(KeyConflictError, match=f"same content to the task {answer.task_id}"):
+            await process.ask("At 5.", key="time")
+
+    assert len(agent.calls(SEND)) == 2
 
 
 async def test_a_conversation_continues_the_task_that_another_client_took_over(path, client):

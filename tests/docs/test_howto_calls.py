@@ -81,6 +81,37 @@ async def test_message_has_many_forms(tmp_path, monkeypatch):
     assert data.data == {"unit": "km"}
 
 
+async def test_progress_is_shown_from_status_messages():
+    printed = []
+    done = holdfast.Artifact(artifact_id="a", parts=(holdfast.text_part("done"),))
+    agent = FakeAgent(
+        Plan(
+            (
+                Step(state=holdfast.TaskState.WORKING, says="0 %"),
+                Step(state=holdfast.TaskState.WORKING, says="50 %", after=1),
+                Step(artifacts=(done,), after=1),
+                Step(state=holdfast.TaskState.COMPLETED),
+            )
+        )
+    )
+    await execute(
+        STREAMS.block("event.status.message"),
+        agent=client_of(agent),
+        holdfast=holdfast,
+        print=lambda *words: printed.append(" ".join(words)),
+    )
+    assert printed == ["progress: 0 %", "progress: 50 %", "done"]
+
+
+async def test_bytes_are_sent_as_a_file_with_a_name():
+    agent = FakeAgent()
+    await execute(CALLS.block("chart.png"), agent=client_of(agent), holdfast=holdfast)
+    [task] = agent.tasks.values()
+    part = task.history[0].parts[1]
+    assert (part.filename, part.media_type) == ("chart.png", "image/png")
+    assert part.raw.startswith(b"\x89PNG")
+
+
 async def test_received_files_are_saved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     parts = [
@@ -228,7 +259,7 @@ async def test_question_in_a_stream_is_replied_to():
 async def test_events_are_those_of_the_protocol():
     agent, printed = FakeAgent(streams("a", "b")), []
     await execute(
-        STREAMS.block("isinstance(event"),
+        STREAMS.block("event.append"),
         agent=client_of(agent),
         print=lambda *words: printed.append(words),
     )
@@ -418,6 +449,7 @@ def test_every_block_is_run():
         "import holdfast",
         "task_id=answer.task_id",
         "holdfast.file_part",
+        "chart.png",
         "write_bytes",
         "asyncio.gather",
         "agent.iter_tasks(",
@@ -430,7 +462,8 @@ def test_every_block_is_run():
     STREAMS.check_complete(
         "if answer.question:",
         "if answer.needs_input",
-        "isinstance(event",
+        "event.append",
+        "event.status.message",
         "text_changes",
         "async with agent.subscribe_to_task(task_id) as events:\n    async for",
         "max_outage=60",

@@ -158,6 +158,7 @@ def test_every_block_is_run():
         'key="order-17"',
         "holdfast.Coordinator",
         "store_messages=True,",
+        "order-18/how-many",
     )
 
 
@@ -183,3 +184,13 @@ def test_every_link_leads_somewhere():
 
 def test_the_commands_exist():
     PAGE.check_commands(at_least=3)
+
+
+async def test_keyed_conversation_run_again_returns_the_recorded_results(world):
+    world.plans = {"ask How many pizzas?": asks("How many pizzas?")}
+    for _ in range(2):
+        _, printed = await world.run("order-18/how-many")
+        assert printed == [("Ordered.",)]
+
+    assert len(world.agent.tasks) == 1
+    assert len(world.agent.executions) == 2

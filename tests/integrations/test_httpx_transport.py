@@ -942,7 +942,7 @@ def test_a_missing_library_is_reported_with_its_extra(name):
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert f'pip install "holdfast[{name}]"' in done.stdout
+    assert f'pip install ".[{name}]"' in done.stdout
 
 
 def test_the_one_library_does_not_need_the_other():

@@ -444,7 +444,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert 'pip install "holdfast[a2a-sdk]"' in python(program)
+    assert 'pip install ".[a2a-sdk]"' in python(program)
 
 
 def test_what_else_is_missing_is_named_as_it_is():

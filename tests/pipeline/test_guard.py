@@ -168,6 +168,9 @@ async def test_of_500_callers_one_finds_out_whether_it_is_back():
 
     assert len(network.times) == before + 1
     assert [isinstance(one, CircuitOpenError) for one in outcomes].count(True) == 499
+    refused = next(one for one in outcomes if isinstance(one, CircuitOpenError))
+    assert "until the probe in progress, another call, has succeeded" in str(refused)
+    assert 0 < refused.retry_after <= 1
 
 
 async def test_messages_are_not_sent_to_an_agent_that_is_away():

@@ -719,7 +719,7 @@ def test_without_the_extra_the_error_names_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert 'pip install "holdfast[push]"' in done.stdout
+    assert 'pip install ".[push]"' in done.stdout
 
 
 # ── Races and bounds ─────────────────────────────────────────────────────────────────────────

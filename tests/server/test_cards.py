@@ -301,7 +301,7 @@ def test_a_missing_package_names_the_extra(missing):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert 'pip install "holdfast[server]"' in done.stdout
+    assert 'pip install ".[server]"' in done.stdout
 
 
 def test_a_skill_may_be_a_name():

@@ -52,6 +52,8 @@ defines are refused with a ValueError. A `Message` or `Part` of the official SDK
 and a `TextPart`, `FilePart` or `DataPart` of its version 0.3.
 """
 
+_ABSOLUTE_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://|data:)\S", re.IGNORECASE)
+
 
 def text_part(text: str, *, media_type: str | None = None) -> Part:
     """Return a part with text.
@@ -186,10 +188,16 @@ def url_part(url: str, *, media_type: str | None = None, filename: str | None = 
         filename: Name of the file; none by default.
 
     Raises:
-        ValueError: The address is empty.
+        ValueError: The address is not an absolute URL, such as ``https://example.com/moon.txt``.
         TypeError: An argument of another type.
     """
     check_not_empty("url", url)
+    if not _ABSOLUTE_URL.match(url):
+        text = (
+            f"url must be an absolute URL, such as https://example.com/moon.txt: {url!r}; "
+            "for a local file, use file_part"
+        )
+        raise ValueError(text)
     _check_optional_text(media_type=media_type, filename=filename)
     return Part(url=url, filename=filename, media_type=media_type)
 

@@ -522,11 +522,20 @@ class Conversation:
             pass  # the next message looks again
 
     async def _opening(self, message: Message, calls: StreamCalls) -> _Opening:
-        """Return the beginning of a turn with a message, which gets the conversation's context."""
-        task, context_id = await self._open_task(calls), self._context_id
+        """Return the beginning of a turn with a message, which gets the conversation's context.
+
+        A repeated call of a key continues the task that it continued the first time, although that
+        task may have ended since: it is then the same message, and is not sent again.
+        """
+        task, context_id, ended = await self._open_task(calls), self._context_id, self.task
         if task is not None:
             context_id = task.context_id or context_id
         complete = to_user_message(message, new_id="", context_id=context_id)
+        keyed = calls.scope.keyed
+        if keyed is not None and task is None and ended is not None and not complete.task_id:
+            reply = msgspec.structs.replace(complete, task_id=ended.id)
+            if await keyed.was_message(reply, calls.deadline):
+                task = ended
         return _Opening(complete, task, self._last_reply)
 
     async def _open_task(self, calls: StreamCalls) -> Task | None:

@@ -6,7 +6,7 @@ depends on the call that the journal has for the key:
 | The recorded call | The new call |
 |---|---|
 | none, or not sent | sends the message |
-| of another message or agent | raises `KeyConflictError` |
+| of another message, task, context or agent | raises `KeyConflictError` |
 | open, held by a live client | waits for the end of that call |
 | open, of a crashed client | resumes it; if its task is not found, ``on_unknown`` decides |
 | answered | returns the recorded answer, or the task as it is now |
@@ -21,6 +21,8 @@ docs/pictures/key_states.py draws this table.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeVar
+
+import msgspec
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.event_stream import EventStream
@@ -110,10 +112,17 @@ class KeySpace:
         The messages of a run may continue at an agent of other addresses.
         """
         is_of_run = self._run_id is not None
-        where, advice = (" in this run", ", or another run_id") if is_of_run else ("", "")
-        advice, other_agent = f"pass another key{advice}", None
+        where, run = (" in this run", ", or another run_id") if is_of_run else ("", "")
+        advice, other_agent = f"pass another key{run}", None
         if record.digest not in {None, message_digest(message)}:
             used_for = f"another message ({record.message_id})"
+            target = _recorded_target(record, message)
+            if target is not None:
+                used_for = f"the same content {target} (message {record.message_id})"
+                advice = (
+                    f"send it {target} to get its result, or pass another key{run} to have it "
+                    "executed once more"
+                )
         elif not is_of_run and not self.journaling.is_own(record):
             other_agent = record.agent
             used_for = f"message {record.message_id} to another agent, {other_agent}"
@@ -156,6 +165,13 @@ class KeyedCall:
         except JournalError:
             return False
         return record is not None and record.outcome != "not_sent"
+
+    async def was_message(self, message: Message, deadline: Deadline) -> bool:
+        """Return whether the key's call was sent, with this content and these ids, or may be."""
+        record = await self._within(deadline, self._keys.journaling.find_label(self.label))
+        if record is None or record.outcome == "not_sent":
+            return False
+        return record.digest == message_digest(message)
 
     async def once(
         self,
@@ -269,7 +285,7 @@ class EarlierCall:
         record = self._record
         streams.scope.operation.note_sent_before()
         if record.outcome is None:
-            record = await self._free_record(streams.deadline)
+            record = await self._free_record(streams.scope)
             if record.outcome is not None and self._keys.is_shared:
                 return None  # `KeyedCall.once` looks it up again, and leaves it to its client
             may_resume = record.outcome is None
@@ -290,18 +306,21 @@ class EarlierCall:
         owner = owner_of(record, self._message)
         return await streams.subscribe_to(result.id, owner=owner)()
 
-    async def _free_record(self, deadline: Deadline) -> CallRecord:
+    async def _free_record(self, scope: CallScope) -> CallRecord:
         """Return the record of an open call once no client holds it.
 
         The client waits for a live holder, unless other clients of the run do so.
         """
         message_id = self._record.message_id
         if self._keys.is_shared:
-            return await self._journaling.find_free(message_id, deadline)
+            return await self._journaling.find_free(message_id, scope.deadline)
         self._keys.held += 1
         try:
             return await self._journaling.wait_until_free(
-                message_id, deadline, waits_for_holder=True
+                message_id,
+                scope.deadline,
+                waiting=scope.operation.waiting,
+                waits_for_holder=True,
             )
         finally:
             self._keys.held -= 1
@@ -404,6 +423,18 @@ class EarlierCall:
             error.executed, error.transient = True, False
             raise
         return task if is_here or task.context_id == record.context_id else None
+
+
+def _recorded_target(record: CallRecord, message: Message) -> str | None:
+    """Return where a call sent the content of a message to; None if its content was another."""
+    for task_id in (None, record.task_id):
+        for context_id in (None, record.context_id, message.context_id):
+            same = msgspec.structs.replace(message, task_id=task_id, context_id=context_id)
+            if record.digest == message_digest(same):
+                task = "to a new task" if task_id is None else f"to the task {task_id}"
+                context = "in a new context" if context_id is None else f"in context {context_id}"
+                return f"{task} {context}"
+    return None
 
 
 _POLL_INTERVAL_S = 2.0

@@ -421,7 +421,9 @@ def resumed_stream(
         if record.damage is not None:
             raise damaged(record.message_id, record.damage)
         scope.operation.note_sent_before()
-        free = await journaling.wait_until_free(record.message_id, scope.deadline)
+        free = await journaling.wait_until_free(
+            record.message_id, scope.deadline, waiting=scope.operation.waiting
+        )
         return await resume(free, journaling, streams, on_claim=on_claim)
 
     return EventStream(streams, begin)

@@ -31,8 +31,10 @@ from holdfast._policy.deadline import deadline_error
 from holdfast.errors import A2AConnectionError, JournalError, note_task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
+    from contextlib import AbstractContextManager
 
+    from holdfast._pipeline.observations import WaitReason
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.task_ownership import TaskOwner
     from holdfast.errors import DeadlineExceededError
@@ -161,7 +163,12 @@ class Journaling:
         return record
 
     async def wait_until_free(
-        self, message_id: str, deadline: Deadline, *, waits_for_holder: bool = False
+        self,
+        message_id: str,
+        deadline: Deadline,
+        *,
+        waiting: Callable[[WaitReason, float | None], AbstractContextManager[None]],
+        waits_for_holder: bool = False,
     ) -> CallRecord:
         """Wait until no client holds a call, and return its record then; the call may have ended.
 
@@ -170,6 +177,7 @@ class Journaling:
         Args:
             message_id: The message of the call.
             deadline: When to stop waiting.
+            waiting: Reports a wait for the end of a lease, with the seconds that are left of it.
             waits_for_holder: Wait until a live holder has finished, instead of raising an error.
 
         Raises:
@@ -178,8 +186,18 @@ class Journaling:
             A2AConnectionError: The client was closed meanwhile.
         """
         self._check_open()
-        clock = asyncio.get_running_loop().time
-        first = record = await self._find(message_id, deadline)
+        first = await self._find(message_id, deadline)
+        if not is_held(first):
+            return first
+        if not waits_for_holder:
+            self._check_not_here(first)
+        with waiting("lease", first.lease_left):
+            return await self._wait_until_free(first, deadline, waits_for_holder=waits_for_holder)
+
+    async def _wait_until_free(
+        self, first: CallRecord, deadline: Deadline, *, waits_for_holder: bool
+    ) -> CallRecord:
+        clock, record = asyncio.get_running_loop().time, first
         interval = _FIRST_POLL_INTERVAL_S
         while is_held(record):
             if not waits_for_holder:
@@ -190,7 +208,7 @@ class Journaling:
             interval = min(_MAX_POLL_INTERVAL_S, 2 * interval)
             if deadline.remaining(clock()) <= 0:
                 raise _not_free_error(deadline, record)
-            record = await self._find(message_id, deadline)
+            record = await self._find(record.message_id, deadline)
         return record
 
     def _check_not_here(self, record: CallRecord) -> None:

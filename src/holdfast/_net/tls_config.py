@@ -16,7 +16,7 @@ import stat
 from os import PathLike, fspath
 from typing import NamedTuple
 
-from holdfast._model.extras import install_command
+from holdfast._model.extras import install_hint
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import Policy, check_kind
 from holdfast._net.private_files import is_trusted_owner, surplus_permissions
@@ -243,7 +243,7 @@ def _decrypted(key: bytes, password: str) -> bytes:
     try:
         from cryptography.hazmat.primitives import serialization  # needs an extra
     except ImportError:
-        text = f"an encrypted key needs cryptography here: {install_command('push')}"
+        text = f"an encrypted key needs cryptography here: {install_hint('push')}"
         raise ValueError(text) from None
     private_key = serialization.load_pem_private_key(key, password.encode())
     return private_key.private_bytes(

@@ -373,6 +373,7 @@ class CallerOperation:
         self, reason: WaitReason, seconds: float | None = None
     ) -> AbstractContextManager[None]:
         """Report a wait between requests, which lasts as long as the block."""
+        self._report_start()
         return self.observers.waiting(self, reason, seconds)
 
     def log(

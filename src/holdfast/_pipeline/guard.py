@@ -194,8 +194,10 @@ class GuardLayer(BaseLayer):
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
     last = breaker.last_failure
     reason = "" if last is None else f"; last failure: {last.cause}"
+    is_probing = breaker.state(now=now) == "half_open"
+    probe = " until the probe in progress, another call, has succeeded" if is_probing else ""
     return CircuitOpenError(
-        f"{OPEN_CIRCUIT}; nothing was sent{reason}",
+        f"{OPEN_CIRCUIT}{probe}; nothing was sent{reason}",
         executed=False,
         transient=True,
         retry_after=breaker.retry_after(now=now),

@@ -353,7 +353,8 @@ class Observers:
             seconds: How long, as far as it is known; a wait of 0 seconds is not reported.
         """
         operation = waiter if isinstance(waiter, CallerOperation) else self.operation_of(waiter)
-        if not operation.is_observed or seconds == 0:
+        is_shown = operation.is_observed or reason == "lease"  # a long wait, logged at INFO
+        if not is_shown or seconds == 0:
             yield
             return
         if isinstance(waiter, CallerOperation):

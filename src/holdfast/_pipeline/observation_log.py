@@ -38,6 +38,7 @@ _REASONS: dict[event.WaitReason, str] = {
     "circuit": "open circuit",
     "concurrency": "concurrency limit",
     "reconnect": "backoff before a reconnect",
+    "lease": "lease of another process; longer if that process is alive",
 }
 """Reasons of waits, as messages name them."""
 
@@ -50,7 +51,6 @@ _STEPS = frozenset(
         event.AttemptStarted,
         event.AttemptFinished,
         event.EventReceived,
-        event.WaitStarted,
         event.WaitFinished,
         event.JournalWritten,
     }
@@ -164,7 +164,7 @@ def _log_detail(observation: Observation) -> None:
             limit = "" if seconds is None else f" for {seconds:.3f} s"
             log_record(
                 observation,
-                logging.DEBUG,
+                logging.INFO if reason == "lease" else logging.DEBUG,
                 "waiting%s (%s)",
                 limit,
                 _REASONS[reason],

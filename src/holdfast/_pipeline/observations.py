@@ -53,9 +53,10 @@ Outcome = Literal["succeeded", "failed", "cancelled", "left"]
 """The end of an operation; ``"left"`` if its caller left a stream or an iteration before its end,
 or if another client has the call."""
 
-WaitReason = Literal["backoff", "retry_after", "circuit", "concurrency", "reconnect"]
+WaitReason = Literal["backoff", "retry_after", "circuit", "concurrency", "reconnect", "lease"]
 """The reason of a wait: the backoff of the retry policy, the agent's Retry-After,
-an open circuit, the limit of concurrent calls, or the backoff of a stream that was cut.
+an open circuit, the limit of concurrent calls, the backoff of a stream that was cut, or a call
+whose lease in the journal another process holds.
 """
 
 

@@ -56,6 +56,9 @@ counted while the circuit is closed."""
 _BUCKETS = 10
 """Number of steps in which the window of the failure rate slides."""
 
+_PROBE_POLL_S = 1.0
+"""Seconds after which to try again at most, while a probe is in progress."""
+
 _JITTER_SHARE = 0.2
 """Largest random deviation of the open time, as a share of it, in both directions."""
 
@@ -240,7 +243,7 @@ class Breaker:
             return 0.0
         left = max(0.0, self._next_probe_at - now)
         # A probe mostly ends long before its time limit.
-        return min(left, self.policy.open_for) if self._state == "half_open" else left
+        return min(left, _PROBE_POLL_S) if self._state == "half_open" else left
 
     def acquire(self, *, now: float) -> Permit | None:
         """Return a permit for a call, or None; the holder must call `settle` in any case.

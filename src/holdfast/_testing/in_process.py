@@ -92,7 +92,7 @@ class InProcessClients:
         """Return a new httpx client; the caller closes it, which does not affect the others.
 
         Raises:
-            ImportError: httpx is not installed: ``pip install "holdfast[httpx]"``.
+            ImportError: httpx is not installed; the extra ``httpx`` installs it.
         """
         from holdfast._testing.httpx_transport import async_client  # needs an extra
 

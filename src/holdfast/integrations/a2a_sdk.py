@@ -22,7 +22,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from holdfast._model.extras import install_command
+from holdfast._model.extras import install_hint
 from holdfast._public import publish
 
 try:
@@ -32,7 +32,7 @@ except ModuleNotFoundError as missing:
         raise
     text = (
         "holdfast.integrations.a2a_sdk needs the official SDK, a2a-sdk 1.0 or later: "
-        f"{install_command('a2a-sdk')}"
+        f"{install_hint('a2a-sdk')}"
     )
     raise ImportError(text, name=missing.name) from missing
 

@@ -25,7 +25,7 @@ from holdfast._cli.options.masking import masked_reference, secrets_in_params, s
 from holdfast._cli.output.base import Notice
 from holdfast._client.client import chosen_interface
 from holdfast._journal.records import label_of
-from holdfast._model.extras import install_command
+from holdfast._model.extras import install_hint
 from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
 from holdfast._pipeline.observations import AttemptStarted
@@ -408,9 +408,9 @@ class Session:
         settings = self.settings
         for name in settings.transports:
             if name not in self.connection.usable_bindings:
-                install = install_command("grpc")
+                install = install_hint("grpc")
                 self._output.emit(
-                    Notice.warning(f"--transport {name} is skipped: it needs an extra, {install}")
+                    Notice.warning(f"--transport {name} is skipped: it needs an extra: {install}")
                 )
         if not settings.insecure:
             return

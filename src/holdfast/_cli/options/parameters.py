@@ -21,7 +21,7 @@ from holdfast._cli.options.configuration import (
     rule_of,
 )
 from holdfast._cli.options.values import did_you_mean, read_switch, state_names
-from holdfast._model.extras import install_command
+from holdfast._model.extras import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ class MissingExtraError(HintedUsageError):
         super().__init__(
             f"{feature} needs the extra {extra!r}, which is not installed; nothing was sent.",
             None,
-            hint=install_command(extra),
+            hint=install_hint(extra),
         )
 
 
