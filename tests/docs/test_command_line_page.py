@@ -9,12 +9,10 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 from tests.kit.cli_harness import holdfast
 from tests.kit.cli_process import BOUND, environment, served
 from tests.kit.pages import ROOT, Page
 
-from holdfast._cli.app import app as command_line
 from holdfast.testing import FakeAgent, fails, replies, streams
 
 PAGE = Page("docs/howto/command-line.md")
@@ -31,7 +29,7 @@ def test_page_claims_what_the_report_says():
 
 def test_the_page_and_the_help_list_the_same_exit_codes():
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", PAGE.text, flags=re.MULTILINE)
-    shown = CliRunner().invoke(command_line, ["help", "exit-codes"]).output
+    shown = holdfast("help", "exit-codes", card=None).out
     listed = " ".join(shown.partition("exit code is still 0")[0].split())
     assert len(rows) == len(re.findall(r"^  \d+ ", shown, flags=re.MULTILINE))
     assert all(f"{code} {meaning}" in listed for code, meaning in rows)

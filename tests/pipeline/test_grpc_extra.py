@@ -15,11 +15,11 @@ async def test_without_the_extra_an_error_says_how_to_install_it(monkeypatch):
         grpc_extra, "find_spec", lambda name: None if name == "grpc" else real(name)
     )
     for name in ("bindings", "supported_protocol_bindings"):
-        with pytest.raises(ImportError, match=r"pip install \"holdfast\[grpc\]\""):
+        with pytest.raises(ImportError, match=r"pip install \"\.\[grpc\]\""):
             connect("http://agent.test", **{name: ["GRPC"]})
     with pytest.raises(ImportError, match="grpc"):
         connect("http://agent.test", url="grpc://agent.test:1")
-    with pytest.raises(ValueError, match=r"offers only GRPC.*pip install \"holdfast\[grpc\]\""):
+    with pytest.raises(ValueError, match=r"offers only GRPC.*pip install \"\.\[grpc\]\""):
         connect(card_of("a:1"))
 
 
