@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from opentelemetry import context
 
-from holdfast._integrations.otel.attributes import end_span
 from holdfast._integrations.otel.content import RecordedStream
 from holdfast.extend import BaseLayer
 
@@ -50,14 +49,14 @@ class AttemptSpans(BaseLayer):
         try:
             reply = await call_next(call)
         except GeneratorExit:  # the coroutine is dropped, maybe in another context
-            span.end()
+            self._spans.end_attempt(span)
             raise
         except BaseException as failure:
             context.detach(token)
-            end_span(span, failure, {})
+            self._spans.end_attempt(span, failure)
             raise
         context.detach(token)
-        span.end()
+        self._spans.end_attempt(span)
         return self._recorded(call, reply) if self._spans.captures_content else reply
 
     def _recorded(self, call: Call[P, R], reply: Reply[T]) -> Reply[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bounded",
+    "carried",
     "end_span",
     "learned_attributes",
     "name_attributes",
@@ -29,20 +31,26 @@ __all__ = [
 _MAX_CHARS = 256
 """Largest length of an id in an attribute."""
 
+_NAME = re.compile(r"(?!grpc-)[0-9a-z_.-]+(?<!-bin)")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+"""What HTTP and gRPC carry as a header of text."""
+
 
 def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
     """End a span with the facts of an error; the text of an error may quote an agent."""
-    span.set_attributes(attributes)
-    if error is not None:
-        span.set_attribute("error.type", type_of(error))
-    if isinstance(error, Exception):  # a cancellation is no error
-        span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
-    if isinstance(error, A2AError):
-        if error.executed is not None:
-            span.set_attribute("holdfast.executed", error.executed)
-        if error.http_status is not None:
-            span.set_attribute("http.response.status_code", error.http_status)
-    span.end()
+    try:
+        span.set_attributes(attributes)
+        if error is not None:
+            span.set_attribute("error.type", type_of(error))
+        if isinstance(error, Exception):  # a cancellation is no error
+            span.set_status(trace.Status(trace.StatusCode.ERROR, type_of(error)))
+        if isinstance(error, A2AError):
+            if error.executed is not None:
+                span.set_attribute("holdfast.executed", error.executed)
+            if error.http_status is not None:
+                span.set_attribute("http.response.status_code", error.http_status)
+    finally:
+        span.end()
 
 
 def name_attributes(observation: Observation) -> dict[str, Any]:
@@ -66,6 +74,23 @@ def name_attributes(observation: Observation) -> dict[str, Any]:
 def bounded(value: str) -> str:
     """Return a name of bounded length: agents and clients choose ids, which may be long."""
     return value if len(value) <= _MAX_CHARS else value[:_MAX_CHARS]
+
+
+def carried(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a propagator that any binding carries, names in lower case.
+
+    Some propagators write names in upper case (``X-Amzn-Trace-Id``), which gRPC refuses, and a
+    value that HTTP forbids would end the call.
+
+    Args:
+        headers: The headers.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return {
+        name: value
+        for name, value in lowered.items()
+        if _NAME.fullmatch(name) and _VALUE.fullmatch(value)
+    }
 
 
 def learned_attributes(started: Observation, finished: Observation) -> dict[str, Any]:

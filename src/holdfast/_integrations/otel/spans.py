@@ -15,6 +15,7 @@ from opentelemetry.propagators.textmap import default_setter
 from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
 from holdfast._integrations.otel.attributes import (
+    carried,
     end_span,
     learned_attributes,
     name_attributes,
@@ -292,8 +293,22 @@ class Spans:
         )
         return span, trace.set_span_in_context(span, parent)
 
+    def end_attempt(self, span: Span, error: BaseException | None = None) -> None:
+        """End the span of an attempt.
+
+        Args:
+            span: The span.
+            error: The error of the attempt; None for none.
+        """
+        try:
+            end_span(span, error, {})
+        except Exception as failure:  # noqa: BLE001  the reply is there, whatever a span does
+            self._warn(failure)
+
     def with_context(self, call: Call[P, R], current: Context) -> Call[P, R]:
         """Return a call with the headers that carry a context to the agent.
+
+        Headers of the caller are kept.
 
         Args:
             call: The call.
@@ -304,26 +319,37 @@ class Spans:
         headers: MutableMapping[str, str] = {}
         try:
             self._propagator().inject(headers, current, default_setter)
+            headers = carried(headers)
         except Exception as failure:  # noqa: BLE001  nor a propagator
             self._warn(failure)
             return call
         call.progress.traceparent = headers.get("traceparent")
-        return msgspec.structs.replace(call, headers={**call.headers, **headers})
+        return msgspec.structs.replace(call, headers={**headers, **call.headers})
 
     # ── The content of messages ──────────────────────────────────────────────────────────────
 
     def capture_input(self, call: Call[Any, Any]) -> None:
         """Add the message that a call sends to the span of its request."""
         span, _ = self._requests.get(call.request_id, (None, None))
-        if span is not None and (parts := parts_of(call.params)):
-            message = Content("user")
-            message.add(parts)
-            span.set_attribute("gen_ai.input.messages", message.to_json())
+        if span is None:
+            return
+        try:
+            if parts := parts_of(call.params):
+                message = Content("user")
+                message.add(parts)
+                span.set_attribute("gen_ai.input.messages", message.to_json())
+        except Exception as failure:  # noqa: BLE001  content must not end calls
+            self._warn(failure)
 
     def capture_output(self, request_id: str, value: object) -> None:
         """Note what a reply or an event brings, for the end of the span of its request."""
-        if request_id in self._requests and (parts := parts_of(value)):
-            self._answers.setdefault(request_id, Content("assistant")).add(parts)
+        if request_id not in self._requests:
+            return
+        try:
+            if parts := parts_of(value):
+                self._answers.setdefault(request_id, Content("assistant")).add(parts)
+        except Exception as failure:  # noqa: BLE001  nor must content lose replies
+            self._warn(failure)
 
 
 def _parsed(traceparent: str) -> SpanContext:
