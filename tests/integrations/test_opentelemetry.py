@@ -8,8 +8,8 @@ import random
 import threading
 
 import pytest
-from opentelemetry import baggage, context
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
     SpanExporter,
@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import (
 )
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.kit.real_agents import LIMIT
 from tests.kit.recorded_spans import (
     BrokenPropagator,
     broken_spans,
@@ -31,10 +32,11 @@ from holdfast import (
     Coordinator,
     OutcomeUnknownError,
     TaskFailedError,
-    TaskNotFoundError,
     connect,
 )
+from holdfast._integrations.otel.attributes import end_span
 from holdfast.integrations.opentelemetry import Telemetry
+from holdfast.server import A2AServer
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -297,18 +299,6 @@ async def test_a_tracer_that_raises_ends_no_call(caplog):
     assert warning.levelname == "WARNING"
 
 
-@pytest.mark.parametrize("capture_content", [False, True])
-async def test_a_span_that_raises_ends_no_call_and_is_reported_once(capture_content, caplog):
-    telemetry = Telemetry(tracer_provider=broken_spans(), capture_content=capture_content)
-    async with connected(FakeAgent("42"), None, telemetry=telemetry) as client:
-        assert [(await client.ask("hi")).text for _ in range(2)] == ["42", "42"]
-        with pytest.raises(TaskNotFoundError):
-            await client.get_task("missing")
-
-    (warning,) = [each for each in caplog.records if "out of order" in each.getMessage()]
-    assert warning.levelname == "WARNING"
-
-
 async def test_a_propagator_that_raises_ends_no_call_and_is_reported_once(traced, caplog):
     provider, _ = traced
     telemetry = Telemetry(tracer_provider=provider, propagator=BrokenPropagator())
@@ -317,6 +307,96 @@ async def test_a_propagator_that_raises_ends_no_call_and_is_reported_once(traced
 
     (warning,) = [each for each in caplog.records if "OpenTelemetry" in each.getMessage()]
     assert warning.levelname == "WARNING"
+
+
+class BrokenSpan(trace.NonRecordingSpan):
+    """A span that can only be started."""
+
+    def set_attribute(self, *_arguments):
+        raise RuntimeError("out of order")
+
+    set_attributes = set_status = add_event = end = set_attribute
+
+
+class BrokenAtTheEnd(SpanProcessor):
+    def on_end(self, span):
+        raise RuntimeError("out of order")
+
+
+def ending_badly():
+    provider = TracerProvider()
+    provider.add_span_processor(BrokenAtTheEnd())
+    return provider
+
+
+@pytest.mark.parametrize("provider", [broken_spans, ending_badly])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_spans_that_raise_end_no_call_and_are_reported_once(provider, is_streamed, caplog):
+    agent = FakeAgent(streams("4", "2"), streaming=is_streamed)
+    agent.inject(rate_limited(retry_after=1), times=1)
+    telemetry = Telemetry(tracer_provider=provider(), operation_spans=True, capture_content=True)
+
+    async with connected(agent, None, telemetry=telemetry) as client:
+        assert (await client.ask("hi")).text == "42"
+        agent.inject(Refuse(), times=10)
+        with pytest.raises(holdfast.A2AConnectionError):
+            await client.ask("hi")
+
+    (warning,) = [each for each in caplog.records if "OpenTelemetry" in each.getMessage()]
+    assert warning.levelname == "WARNING"
+
+
+async def test_a_span_whose_attributes_fail_is_ended():
+    ended = []
+
+    class Span(BrokenSpan):
+        def end(self, *_arguments):
+            ended.append(self)
+
+    span = Span(trace.SpanContext(1, 1, is_remote=False))
+    with pytest.raises(RuntimeError):
+        end_span(span, None, {"holdfast.attempts": 1})
+
+    assert ended == [span]
+
+
+class OtherNames:
+    """A propagator of names and values that not every binding carries."""
+
+    def inject(self, carrier, context=None, setter=None):
+        carrier["X-Amzn-Trace-Id"] = "Root=1-2"
+        carrier["grpc-trace-bin"] = "AA=="
+        carrier["x-words"] = "two\r\nlines"
+
+    def extract(self, carrier, context=None, getter=None):
+        return context
+
+
+async def test_headers_of_a_propagator_are_in_lower_case_and_never_replace_the_callers(traced):
+    provider, _ = traced
+    agent = FakeAgent(completes("42"), streaming=False)
+    telemetry = Telemetry(tracer_provider=provider, propagator=OtherNames())
+
+    async with connected(agent, provider, telemetry=telemetry) as client:
+        await client.ask("hi")
+        await client.ask("hi", headers={"X-Amzn-Trace-Id": "mine"})
+
+    sent = [each.headers for each in agent.received if each.operation == "SendMessage"]
+    assert [headers["x-amzn-trace-id"] for headers in sent] == ["Root=1-2", "mine"]
+    assert all({"X-Amzn-Trace-Id", "grpc-trace-bin", "x-words"}.isdisjoint(each) for each in sent)
+
+
+@pytest.mark.real_time
+async def test_grpc_carries_the_headers_of_a_propagator_of_other_names(traced):
+    provider, _ = traced
+    telemetry = Telemetry(tracer_provider=provider, propagator=OtherNames())
+    server = A2AServer(lambda message: "42", card={"name": "agent"})
+    async with (
+        asyncio.timeout(LIMIT),
+        server.serving(bindings=("JSONRPC", "GRPC")) as running,
+        connect(running.url, bindings=("GRPC",), telemetry=telemetry) as client,
+    ):
+        assert (await client.ask("hi")).text == "42"
 
 
 async def test_a_provider_that_is_shut_down_ends_no_call():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STREAMING_METHODS",
     "bounded",
+    "carried",
     "end_span",
     "learned_attributes",
     "name_attributes",
@@ -35,6 +37,10 @@ STREAMING_METHODS = frozenset(
 
 _MAX_CHARS = 256
 """Largest length of an id or a name in an attribute, in characters."""
+
+_NAME = re.compile(r"(?!grpc-)[0-9a-z_.-]+(?<!-bin)")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+"""What HTTP and gRPC carry as a header of text."""
 
 
 def end_span(span: Span, error: BaseException | None, attributes: Mapping[str, Any]) -> None:
@@ -83,6 +89,23 @@ def name_attributes(observation: Observation) -> dict[str, Any]:
 def bounded(value: str) -> str:
     """Return the first 256 characters of an id or a name, whose length the peer chooses."""
     return value if len(value) <= _MAX_CHARS else value[:_MAX_CHARS]
+
+
+def carried(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a propagator that any binding carries, names in lower case.
+
+    Some propagators write names in upper case (``X-Amzn-Trace-Id``), which gRPC refuses, and a
+    value that HTTP forbids would end the call.
+
+    Args:
+        headers: The headers.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return {
+        name: value
+        for name, value in lowered.items()
+        if _NAME.fullmatch(name) and _VALUE.fullmatch(value)
+    }
 
 
 def learned_attributes(started: Observation, finished: Observation) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from opentelemetry.propagators.textmap import Getter, default_setter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
 from holdfast._integrations.otel.attempt_spans import SUPPRESS_HTTP
-from holdfast._integrations.otel.attributes import bounded, server_attributes, type_of
+from holdfast._integrations.otel.attributes import bounded, carried, server_attributes, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -151,10 +151,10 @@ class OpenSpan:
             )
             current = trace.set_span_in_context(NonRecordingSpan(bare), Context())
             self._spans.propagator.inject(carrier, current, default_setter)
+            return carried(carrier)
         except Exception as failure:  # noqa: BLE001  a propagator must not end a push
             self._spans.warn(failure)
             return {}
-        return carrier
 
     def end(self, activity: ServerActivity, error: BaseException | None = None) -> None:
         """End the span, once.

@@ -16,6 +16,7 @@ from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
 from holdfast._integrations.otel.attributes import (
     STREAMING_METHODS,
+    carried,
     end_span,
     learned_attributes,
     name_attributes,
@@ -322,6 +323,7 @@ class Spans:
         headers: MutableMapping[str, str] = {}
         try:
             self._propagator().inject(headers, current, default_setter)
+            headers = carried(headers)
         except Exception as failure:  # noqa: BLE001  a propagator must not end calls
             self._warn(failure)
             return call
@@ -333,18 +335,25 @@ class Spans:
     def capture_input(self, call: Call[Any, Any]) -> None:
         """Add the message that a call sends to the span of its request."""
         span, _ = self._requests.get(call.request_id, (None, None))
-        if span is not None and (parts := parts_of(call.params)):
-            message = Content("user")
-            message.add(parts)
-            try:
+        if span is None:
+            return
+        try:
+            if parts := parts_of(call.params):
+                message = Content("user")
+                message.add(parts)
                 span.set_attribute("gen_ai.input.messages", message.to_json())
-            except Exception as failure:  # noqa: BLE001  a span must not end calls
-                self._warn(failure)
+        except Exception as failure:  # noqa: BLE001  content must not end calls
+            self._warn(failure)
 
     def capture_output(self, request_id: str, value: object) -> None:
-        """Keep the parts of a reply or an event until the span of its request ends."""
-        if request_id in self._requests and (parts := parts_of(value)):
-            self._answers.setdefault(request_id, Content("assistant")).add(parts)
+        """Note what a reply or an event brings, for the end of the span of its request."""
+        if request_id not in self._requests:
+            return
+        try:
+            if parts := parts_of(value):
+                self._answers.setdefault(request_id, Content("assistant")).add(parts)
+        except Exception as failure:  # noqa: BLE001  nor must content lose replies
+            self._warn(failure)
 
 
 def _span_context(traceparent: str) -> SpanContext:
