@@ -12,6 +12,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import export as sdk_export
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.kit.pages import Page, execute
@@ -58,8 +59,9 @@ def named(attributes):
     return {name for name in attributes if f"`{name}`" not in PAGE.text}
 
 
-async def test_telemetry_makes_the_spans_and_sends_the_context(run, exporter):
-    agent = await run("telemetry = Telemetry()\nasync with")
+async def test_telemetry_makes_the_spans_and_sends_the_context(run, exporter, monkeypatch):
+    monkeypatch.setattr(sdk_export, "ConsoleSpanExporter", lambda: exporter)
+    agent = await run("BatchSpanProcessor")
 
     spans = exporter.get_finished_spans()
     assert {span.name for span in spans} == {
@@ -158,7 +160,7 @@ async def test_metrics_have_the_attributes_of_the_table(run, monkeypatch, tmp_pa
     )
     connect = functools.partial(holdfast.connect, journal=tmp_path / "calls.db")
     monkeypatch.setattr(holdfast, "connect", connect)
-    await run("telemetry = Telemetry()\nasync with")
+    await run("BatchSpanProcessor")
 
     for scope in reader.get_metrics_data().resource_metrics[0].scope_metrics:
         for metric in scope.metrics:
@@ -223,7 +225,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap():
 
 def test_every_block_is_run():
     PAGE.check_complete(
-        "telemetry = Telemetry()\nasync with",
+        "BatchSpanProcessor",
         "A2AServer",
         "PrometheusMetricReader",
         "HoldfastInstrumentor().instrument()",

@@ -162,6 +162,18 @@ async def test_operations_have_spans_if_they_are_asked_for(traced):
     assert {span.name for span in requests} >= {"GetAgentCard", "SendStreamingMessage"}
 
 
+async def test_a_cut_is_an_event_of_the_operation_if_it_has_a_span(traced):
+    provider, finished = traced
+    agent = FakeAgent(streams(*"abcd", every=1))
+    agent.inject(Cut(after_events=2))
+    telemetry = Telemetry(tracer_provider=provider, operation_spans=True)
+    async with connected(agent, provider, telemetry=telemetry) as client:
+        await client.ask("hi")
+    operation = span_named(finished(), "holdfast.ask")
+    assert "interrupted" in [event.name for event in operation.events]
+    assert "reconnected" in [e.name for e in span_named(finished(), "SubscribeToTask").events]
+
+
 async def test_the_search_for_a_lost_reply_has_a_span(traced):
     provider, finished = traced
     agent = FakeAgent(completes("42"))

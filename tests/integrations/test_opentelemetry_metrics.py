@@ -1,6 +1,7 @@
 """Metrics of OpenTelemetry: what they count, and that their attributes have no ids."""
 
 import asyncio
+import contextlib
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -173,11 +174,37 @@ async def test_an_open_circuit_and_what_it_refuses_are_shown(measured):
             with pytest.raises(A2AError):
                 await client.send_message("hi")
         rpc = {"holdfast.endpoint": "http://agent.test/rpc"}
-        assert measured.values("holdfast.circuit.state") == [(rpc, 2)]
+        card = {"holdfast.endpoint": "http://agent.test:80"}
+        assert measured.values("holdfast.circuit.state") == [(card, 0), (rpc, 2)]
         assert measured.total("holdfast.circuit.refused") == 1
         await asyncio.sleep(600)
         await client.send_message("hi")
-        assert measured.values("holdfast.circuit.state") == [(rpc, 0)]
+        assert measured.values("holdfast.circuit.state") == [(card, 0), (rpc, 0)]
+
+
+async def test_the_state_of_a_circuit_is_what_the_last_client_has_seen(measured):
+    agent, rpc = FakeAgent("42", streaming=False), {"holdfast.endpoint": "http://agent.test/rpc"}
+    policies = Resilience(breaker=BreakerPolicy(failures=1), retry=RetryPolicy(max_retries=0))
+    telemetry = Telemetry(meter_provider=measured.provider)
+    for faults, state in ((0, 0), (1, 2), (0, 0)):
+        options = {"engine": FakeNetwork(agent), "telemetry": telemetry}
+        async with connect(agent.url, resilience=policies, **options) as client:
+            agent.inject(Refuse(), on="SendMessage", times=faults) if faults else None
+            with contextlib.suppress(A2AError):
+                await client.send_message("hi")
+        assert (rpc, state) in measured.values("holdfast.circuit.state")
+
+
+async def test_the_count_of_unknown_outcomes_begins_at_0(measured):
+    agent = FakeAgent("42", streaming=False, lists_tasks=False)
+    async with connected(agent, measured) as client:
+        for count in (0, 1, 1):
+            if count != measured.total("holdfast.outcome_unknown"):
+                agent.inject(Reset(), on="SendMessage")
+            with contextlib.suppress(OutcomeUnknownError):
+                await client.ask("hi", timeout=60)
+            series = [({"holdfast.operation": "ask"}, count)]
+            assert measured.values("holdfast.outcome_unknown") == series
 
 
 async def test_the_queue_for_concurrency_slots_is_measured(measured):

@@ -144,6 +144,7 @@ class Metrics:
             "Duration of the writes to the journal.",
             explicit_bucket_boundaries_advisory=_SHORT_SECONDS,
         )
+        self._counts_unknown: set[tuple[str, str]] = set()
         self._journaled: dict[str, dict[str, Any]] = {}
 
         self.handlers: Mapping[type[Observation], Callable[[Any], None]] = {
@@ -184,8 +185,17 @@ class Metrics:
         if finished.message_id is not None and state is not None and state.is_terminal:
             attributes = _of_agent(finished) | {"a2a.task.state": state.value}
             self._task.record(finished.duration, attributes)
-        if isinstance(finished.error, OutcomeUnknownError):
-            self._unknown.add(1, _of_operation(finished))
+        self._count_unknown(finished)
+
+    def _count_unknown(self, finished: OperationFinished) -> None:
+        """Count an unknown outcome; the series begins at 0, so that its first increase is seen."""
+        place = finished.agent, finished.operation
+        is_unknown = isinstance(finished.error, OutcomeUnknownError)
+        if finished.message_id is None or (place in self._counts_unknown and not is_unknown):
+            return
+        if len(self._counts_unknown) < _MAX_ENDPOINTS:
+            self._counts_unknown.add(place)
+        self._unknown.add(int(is_unknown), _of_operation(finished))
 
     def _start_request(self, started: RequestStarted) -> None:
         if started.method in STREAMING_METHODS:
@@ -196,6 +206,8 @@ class Metrics:
             self._open_streams.add(-1, _of_agent(finished))
         if not finished.attempts and isinstance(finished.error, CircuitOpenError):
             self._refused.add(1, _of_request(finished))
+        if finished.attempts and finished.error is None:
+            self._circuits.set(finished, _STATES["closed"])
         self._set_tokens(finished)
 
     def _count_attempt(self, started: AttemptStarted) -> None:

@@ -254,6 +254,8 @@ class Spans:
 
     def _add_event(self, observation: Observation, name: str, facts: Mapping[str, Any]) -> None:
         span, _ = self._requests.get(observation.request_id, (None, None))
+        if span is None and (operation := self._operations.get(observation.operation_id)):
+            span = operation.span  # the request has ended, as one whose stream was cut
         if span is not None:
             span.add_event(name, facts)
 
