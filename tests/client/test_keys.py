@@ -756,7 +756,7 @@ async def test_the_key_of_another_agent_is_a_conflict(client):
     async with client(agent) as process:
         await process.ask("How far?", key="moon")
     async with client(other) as process:
-        advice = r"to another agent, http://agent\.test; .* has moved, connect to both addresses"
+        advice = r"to another agent, http://agent\.test; .* a key of its own .* both addresses"
         with pytest.raises(KeyConflictError, match=advice):
             await process.ask("How far?", key="moon")
 

@@ -90,6 +90,18 @@ WRONG = {
         for_over_run,
         "TypeError: use 'async for' for BulkRun, not 'for'",
     ),
+    "ask(deadline=)": (
+        lambda: connected().ask("hello", deadline=3),
+        "TypeError: 'deadline' is not an option of .*; did you mean 'timeout'",
+    ),
+    "delegate(within=)": (
+        lambda: Coordinator({"a": URL}).delegate("a", "hello", within=5),
+        "TypeError: 'within' is not an option of a call; did you mean 'timeout'",
+    ),
+    "fan_out(deadline=)": (
+        lambda: Coordinator({"a": URL}).fan_out("hello", deadline=5),
+        "TypeError: 'deadline' is not an option of .*; did you mean 'within'",
+    ),
     "await a run": (
         await_run,
         "TypeError: use 'async for' for BulkRun, not 'await'",

@@ -1978,6 +1978,17 @@ class PendingCall:
         """Id of the message of the call, which may not have been sent."""
 
     @property
+    def key(self) -> str | None:
+        """The ``key`` of the call, or in a run the key of its message; None if it has none.
+
+        In a fan-out with a key, it is ``key/name``, with the name of the agent.
+        """
+
+    @property
+    def run_id(self) -> str | None:
+        """The ``run_id`` of the run that the message belongs to; None if it belongs to none."""
+
+    @property
     def damage(self) -> JournalError | None:
         """The error of reading the journal's record of the call; None if it is readable.
 
