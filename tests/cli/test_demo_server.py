@@ -16,7 +16,7 @@ from tests.kit.cli_harness import holdfast
 from holdfast import TaskFailedError, TaskState, connect, text_part
 from holdfast._cli.demo_agent import FAULTS, SETS, WORDS, DemoAgent, read_faults
 from holdfast._server.host_check import host_rules
-from holdfast.errors import TaskRejectedError
+from holdfast.errors import PushNotificationNotSupportedError, TaskRejectedError
 from holdfast.extend import HttpRequest
 from holdfast.testing import (
     Cut,
@@ -31,6 +31,7 @@ from holdfast.testing import (
     rate_limited,
     unavailable,
 )
+from holdfast.types import TaskPushNotificationConfig
 
 LINES = []
 
@@ -100,6 +101,16 @@ async def test_a_task_that_does_not_go_well(text, error, why):
 
     with pytest.raises(error, match=why):
         await client.ask(text)
+
+
+async def test_demo_agent_declares_no_push_notifications_and_no_configuration_is_created():
+    agent = DemoAgent((), log=LINES.append)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        card = await client.agent_card()
+        assert card.capabilities.push_notifications is False
+        config = TaskPushNotificationConfig(task_id="task-1", url="http://127.0.0.1:8000/push")
+        with pytest.raises(PushNotificationNotSupportedError):
+            await client.create_task_push_notification_config(config)
 
 
 async def test_a_question_and_its_answer():

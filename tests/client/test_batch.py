@@ -1411,3 +1411,49 @@ async def test_the_name_of_a_run_that_is_not_valid_is_refused(tmp_path, run_id, 
         connected(agent, journal=journal).run(["a"], run_id=run_id)
     assert agent.executions == {}
     await journal.close()
+
+
+async def one_pair():
+    yield ("k1", "one")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[("k1", "one")], iter([("k1", "one"), "two"]), one_pair()],
+    ids=["list", "iterator", "async generator"],
+)
+async def test_run_of_pairs_names_run_item_and_sends_nothing(messages):
+    agent = doubles()
+
+    with pytest.raises(TypeError, match=r"tuple of two strings; .* RunItem\(key=…, content=…\)"):
+        await collected(connected(agent).run(messages))
+
+    assert not agent.executions
+
+
+@pytest.mark.parametrize("messages", [{"k1": "one"}, {"k1": "one"}.items()], ids=["dict", "items"])
+async def test_run_of_a_dict_names_run_item_before_the_iteration(messages):
+    with pytest.raises(TypeError, match=r"RunItem\(key=…, content=…\)"):
+        connected(doubles()).run(messages)
+
+
+async def test_run_of_lists_and_tuples_of_parts_sends_each_as_one_message():
+    agent = doubles()
+
+    items = [["a", "b"], (Part(text="c"), Part(text="d")), ("e", Part(text="f"))]
+    await collected(connected(agent).run(items))
+
+    assert len(agent.executions) == 3
+
+
+async def test_run_that_is_never_iterated_warns():
+    run = connected(doubles()).run(["a"])
+
+    with pytest.warns(RuntimeWarning, match=r"a run was never started.*nothing was sent"):
+        del run
+
+
+async def test_run_that_is_closed_before_the_iteration_does_not_warn():
+    async with connected(doubles()).run(["a"]):
+        pass
+    gc.collect()

@@ -852,11 +852,23 @@ async def test_the_key_of_another_agent_is_a_conflict(client):
     async with client(agent) as process:
         await process.ask("How far?", key="moon")
     async with client(other) as process:
-        advice = r"to another agent, http://agent\.test; .* has moved, connect to both addresses"
+        advice = r"to another agent, http://agent\.test; .* a key of its own .* both addresses"
         with pytest.raises(KeyConflictError, match=advice):
             await process.ask("How far?", key="moon")
 
     assert other.calls(SEND) == []
+
+
+async def test_delegate_with_the_key_and_name_of_a_fan_out_sends_nothing_again(path):
+    agent = FakeAgent(completes("42"))
+    engine = FakeNetwork(agent)
+    async with Coordinator({"moon": agent.url}, journal=path, engine=engine) as coordinator:
+        await coordinator.fan_out("How far?", key="k")
+        assert (await coordinator.delegate("moon", "How far?", key="k/moon")).error is None
+        assert len(agent.executions) == 1
+        await coordinator.delegate("moon", "How far?", key="k")
+
+    assert len(agent.executions) == 2
 
 
 async def test_keys_of_runs_and_keys_of_calls_are_apart(client):

@@ -57,6 +57,20 @@ async def await_stream():
     await connected().stream_message("hello")
 
 
+async def await_it(iterable):
+    await iterable
+
+
+async def await_run():
+    async with connected().run(["hello"]) as run:
+        await run
+
+
+async def for_over_run():
+    async with connected().run(["hello"]) as run:
+        list(run)
+
+
 WRONG = {
     "with connect": (
         lambda: use_with(connected()),
@@ -76,8 +90,36 @@ WRONG = {
     ),
     "for over text": (for_over_text, "TypeError: use 'async for' for TextDeltas, not 'for'"),
     "for over a run": (
-        lambda: list(connected().run(["hello"])),
+        for_over_run,
         "TypeError: use 'async for' for BulkRun, not 'for'",
+    ),
+    "ask(deadline=)": (
+        lambda: connected().ask("hello", deadline=3),
+        "TypeError: 'deadline' is not an option of .*; did you mean 'timeout'",
+    ),
+    "delegate(within=)": (
+        lambda: Coordinator({"a": URL}).delegate("a", "hello", within=5),
+        "TypeError: 'within' is not an option of a call; did you mean 'timeout'",
+    ),
+    "fan_out(deadline=)": (
+        lambda: Coordinator({"a": URL}).fan_out("hello", deadline=5),
+        "TypeError: 'deadline' is not an option of .*; did you mean 'within'",
+    ),
+    "await a run": (
+        await_run,
+        "TypeError: use 'async for' for BulkRun, not 'await'",
+    ),
+    "await resume_pending": (
+        lambda: await_it(connected(journal="calls.db").resume_pending()),
+        r"TypeError: use 'async for' for resume_pending\(\), not 'await'",
+    ),
+    "for over resume_pending": (
+        lambda: list(connected(journal="calls.db").resume_pending()),
+        r"TypeError: use 'async for' for resume_pending\(\), not 'for'",
+    ),
+    "await iter_tasks": (
+        lambda: await_it(connected().iter_tasks()),
+        r"TypeError: use 'async for' for iter_tasks\(\), not 'await'",
     ),
     "a part that is a dict": (
         lambda: connected().ask([{"text": "hello"}]),

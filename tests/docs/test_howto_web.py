@@ -1,6 +1,7 @@
 """The code in the pages about push notifications and web applications runs as it stands."""
 
 import asyncio
+import functools
 import json
 
 import pytest
@@ -13,7 +14,7 @@ from tests.kit.real_agents import LIMIT, PACKAGE, sdk_python
 import holdfast
 from holdfast.extend import HttpRequest
 from holdfast.push import PushReceiver
-from holdfast.testing import AsgiNetwork
+from holdfast.testing import AsgiNetwork, FakeAgent, FakeNetwork, completes
 
 PUSH = Page("docs/howto/push.md")
 WEB = Page("docs/howto/fastapi.md")
@@ -98,12 +99,36 @@ async def test_agent_notifies_of_its_task(capsys):
     program, _, _ = PUSH.block("push_networks=").partition("asyncio.run(")
     agent = await execute(program.replace("sleep(5)", "sleep(0)"))
     async with asyncio.timeout(60), agent["server"].serving(port=0) as running:
-        program, _, _ = PUSH.block("receiver.wait").partition("asyncio.run(")
+        program, _, _ = PUSH.block("def main").partition("asyncio.run(")
         program = program.replace("http://localhost:9999", running.url)
         program = program.replace("8000", str(reserve_port()))
         await (await execute(program))["main"]()
 
     assert capsys.readouterr().out == "COMPLETED The report is done.\n"
+
+
+async def test_receiver_of_a_restarted_program_gets_the_task_of_the_repeated_key(
+    tmp_path, monkeypatch, capsys
+):
+    """The block runs twice: the message is sent once, and each receiver gets its deliveries."""
+    monkeypatch.chdir(tmp_path)
+    agent = FakeAgent(completes("The report is done.", after=30), url="http://localhost:9999")
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
+    block = PUSH.block('key="report-1"')
+
+    killed = asyncio.ensure_future(execute(block))
+    await asyncio.sleep(5)
+    killed.cancel()
+    await asyncio.wait([killed])
+    await execute(block)
+
+    assert capsys.readouterr().out == "COMPLETED The report is done.\n"
+    assert [len(made) for made in agent.executions.values()] == [1]
+    [task_id] = agent.tasks
+    async with holdfast.connect("http://localhost:9999") as client:
+        configs = await client.list_task_push_notification_configs(task_id)
+    assert len(configs.configs) == 2
 
 
 async def test_receiver_is_mounted():
@@ -182,7 +207,7 @@ def events_in(reply):
 
 
 def test_every_block_is_run():
-    PUSH.check_complete("push_networks=", "receiver.wait", "Mount(", "JwtPolicy(")
+    PUSH.check_complete("push_networks=", "def main", 'key="report-1"', "Mount(", "JwtPolicy(")
 
 
 @pytest.mark.parametrize("page", [PUSH, WEB], ids=lambda page: page.path.stem)

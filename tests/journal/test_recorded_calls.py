@@ -428,6 +428,22 @@ async def test_pending_finds_one_call_by_its_message(path):
         assert other
 
 
+async def test_pending_call_names_its_key_and_its_run(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        for options in ({}, {"key": "order:17"}):
+            with pytest.raises(DeadlineExceededError):
+                await client.ask("How far?", timeout=5, **options)
+        async for result in client.run(["How far?"], run_id="night:50%", timeout=5):
+            assert isinstance(result.error, DeadlineExceededError)
+
+        calls = await client.pending()
+
+    named = [(call.run_id, call.key) for call in calls]
+    assert named == [(None, None), (None, "order:17"), ("night:50%", "0")]
+    assert "run_id='night:50%', key='0'" in repr(calls[-1])
+
+
 # ── Pending calls ────────────────────────────────────────────────────────────────────────────
 
 

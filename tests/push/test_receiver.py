@@ -732,6 +732,25 @@ async def test_a_wait_ends_at_its_time_with_the_task_as_last_seen():
     assert asyncio.get_running_loop().time() == began + 30
 
 
+async def test_wait_that_expires_counts_the_refused_deliveries_and_names_the_reason():
+    receiver, _ = expecting()
+    await post(receiver, task(), x_a2a_notification_token="before")
+
+    waiting = asyncio.ensure_future(receiver.wait("t-1", timeout=30))
+    await asyncio.sleep(1)
+    for _ in range(2):
+        assert (
+            await post(receiver, task(), x_a2a_notification_token="of-another-process")
+        ).status == 401
+    counted = r"meanwhile the receiver refused 2 deliveries \(the last one: the token is wrong\)"
+    with pytest.raises(DeadlineExceededError, match=counted):
+        await waiting
+
+    with pytest.raises(DeadlineExceededError) as late:
+        await receiver.wait("t-1", timeout=30)
+    assert "refused" not in late.value.message
+
+
 async def test_a_wait_without_any_news_says_so():
     receiver, _ = expecting()
 

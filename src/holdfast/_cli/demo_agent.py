@@ -311,6 +311,7 @@ def card_of(card: AgentCard) -> AgentCard:
         description="Answers a few questions, and fails on request: 'help' lists the words.",
         default_input_modes=("text/plain", "application/json", "application/octet-stream"),
         default_output_modes=("text/plain", "application/json"),
+        capabilities=msgspec.structs.replace(card.capabilities, push_notifications=False),
         skills=skills,
     )
 

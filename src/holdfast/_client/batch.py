@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, ItemsView, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 import msgspec
@@ -13,19 +14,19 @@ import msgspec
 from holdfast._aio.async_only import AsyncOnly
 from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._aio.closing import ClosingContext
-from holdfast._arguments import check_key
+from holdfast._arguments import check_iterable, check_key
 from holdfast._client.answer import Answer, input_required
 from holdfast._client.content import Content, to_user_message
 from holdfast.errors import A2AError, JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.keyed_calls import KeyedCall, KeySpace
     from holdfast.types import Message
 
-__all__ = ["BulkRun", "RunItem", "RunResult"]
+__all__ = ["BulkRun", "RunItem", "RunResult", "check_messages"]
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ _DEFERRAL_S = 2.0
 
 _MAX_DEFERRED = 1000
 """Number of deferred calls at which no further message is read until one of them has ended."""
+
+_AS_RUN_ITEM = "for a message with a key, pass RunItem(key=…, content=…)"
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +88,8 @@ class BulkRun(ClosingContext, AsyncOnly):
     Iterate over it once; then it is exhausted. It reads messages only during iteration, and only
     while fewer than ``concurrency`` are in flight. If the messages come from an async generator,
     the run closes the generator when it ends. To stop early, call `close`, or use the run as an
-    async context manager.
+    async context manager. A run that is never iterated over sends nothing, and causes a
+    ``RuntimeWarning``.
 
     Attributes:
         finished_elsewhere: Number of messages without a result here, because another process of a
@@ -112,6 +116,7 @@ class BulkRun(ClosingContext, AsyncOnly):
         self._interval_s = 0.0 if rate is None else 1.0 / rate
         self._next_send_at = 0.0
         self._is_stopped = False
+        self._is_used = False
         self._is_being_read = False
         self._reader: asyncio.Task[RunItem | None] | None = None
         self._deferred_reader: asyncio.Task[RunItem] | None = None
@@ -123,6 +128,11 @@ class BulkRun(ClosingContext, AsyncOnly):
         self._deferred: deque[tuple[float, RunItem]] = deque()  # held by others, each with a time
         self.finished_elsewhere = 0
         self.on_finished_elsewhere: Callable[[str], None] | None = None
+
+    def __del__(self) -> None:
+        if not (self._is_used or self._is_stopped):
+            text = "a run was never started: iterate over it with 'async for'; nothing was sent"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     @property
     def in_flight(self) -> int:
@@ -152,6 +162,7 @@ class BulkRun(ClosingContext, AsyncOnly):
 
         Raises:
             ValueError: Two messages have the same key; no message after the second is sent.
+            TypeError: A message is a tuple of two strings; no message after it is sent.
             RuntimeError: The client was closed; another task is already waiting for the next
                 result; or a message or the iterable waited for something that was cancelled.
             Exception: The iterable of messages raised it, or a consumer, an interceptor or
@@ -160,7 +171,7 @@ class BulkRun(ClosingContext, AsyncOnly):
         if self._is_being_read:
             text = "the run is already being iterated: each result is yielded once"
             raise RuntimeError(text)
-        self._is_being_read = True
+        self._is_used = self._is_being_read = True
         try:
             while not self._results:
                 await self._advance()
@@ -330,6 +341,24 @@ class BulkRun(ClosingContext, AsyncOnly):
             self.on_finished_elsewhere(item.key)
 
 
+def check_messages(messages: object) -> None:
+    """Check the messages of a run before the first one is read.
+
+    Raises:
+        TypeError: They are not a sequence, or a dict or its items.
+    """
+    if isinstance(messages, ItemsView):
+        text = f"messages must not be the items of a dict; {_AS_RUN_ITEM}"
+        raise TypeError(text)
+    try:
+        check_iterable("messages", messages, Iterable, AsyncIterable)
+    except TypeError as fault:
+        if not isinstance(messages, Mapping):
+            raise
+        text = f"{fault}; {_AS_RUN_ITEM}"
+        raise TypeError(text) from None
+
+
 async def _items(
     messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
 ) -> AsyncGenerator[RunItem]:
@@ -337,6 +366,7 @@ async def _items(
 
     Raises:
         ValueError: Two messages have the same key.
+        TypeError: A message is a tuple of two strings.
     """
     keys = _KeyAssigner()
     if isinstance(messages, AsyncGenerator):
@@ -368,6 +398,9 @@ class _KeyAssigner:
             item = message
             if not self._keys:
                 self._keys.update(map(str, range(index)))
+        elif _is_pair(message):
+            text = f"a message must not be a tuple of two strings; {_AS_RUN_ITEM}"
+            raise TypeError(text)
         else:
             item = RunItem(key=str(index), content=message)
             if not self._keys:
@@ -377,3 +410,11 @@ class _KeyAssigner:
             raise ValueError(text)
         self._keys.add(item.key)
         return item
+
+
+def _is_pair(message: object) -> bool:
+    """Return whether a message looks like a key and a text; a list of two texts is two parts."""
+    if not isinstance(message, tuple):
+        return False
+    parts = cast("tuple[object, ...]", message)
+    return len(parts) == 2 and all(isinstance(part, str) for part in parts)

@@ -5,19 +5,18 @@ The layers of every call are listed in `holdfast._pipeline.order`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import msgspec
 
+from holdfast._aio.async_only import AsyncOnlyIterator
 from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._arguments import (
     check_hook,
     check_hooks,
     check_interceptors,
     check_items,
-    check_iterable,
     check_json_object,
     check_key,
     check_not_empty,
@@ -67,10 +66,13 @@ from holdfast.types import (
 
 if TYPE_CHECKING:
     from collections.abc import (
+        AsyncGenerator,
+        AsyncIterable,
         AsyncIterator,
         Awaitable,
         Callable,
         Generator,
+        Iterable,
         Mapping,
         Sequence,
     )
@@ -360,13 +362,14 @@ class Client(ClosingContext):
         check_call_options(options, method=Client.resume_pending)
         from holdfast._client.pending import resume_all  # not needed without a journal
 
-        return resume_all(
+        outcomes = resume_all(
             self._core,
             journaling,
             concurrency=concurrency,
             poll_interval=poll_interval,
             options=options,
         )
+        return AsyncOnlyIterator("resume_pending()", outcomes)
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -618,7 +621,8 @@ class Client(ClosingContext):
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
                 identified by its position, which must stay the same, or by the key of its
-                `RunItem`.
+                `RunItem`. A tuple of two strings is refused: it is either a key with its message,
+                which is a `RunItem`, or a message of two parts, which is a list.
             run_id: Name of the run in the journal, from 1 to 512 characters without control
                 characters; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
@@ -652,7 +656,12 @@ class Client(ClosingContext):
                     async for result in agent.run(["one", "two", "three"], concurrency=8):
                         print(result.key, result.error or result.answer.text)
         """
-        check_iterable("messages", messages, Iterable, AsyncIterable)
+        from holdfast._client.batch import (  # most programs send messages one by one
+            BulkRun,
+            check_messages,
+        )
+
+        check_messages(messages)
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
         if rate is not None:
@@ -680,8 +689,6 @@ class Client(ClosingContext):
                 self._sending, scope, message, poll_interval=poll_interval, until_deadline=True
             )
             return await answer_of(sending, scope)
-
-        from holdfast._client.batch import BulkRun  # most programs send messages one by one
 
         return BulkRun(messages, begin, ask, keys, concurrency=concurrency, rate=rate)
 
@@ -1078,11 +1085,11 @@ class Client(ClosingContext):
             status_timestamp_after=status_timestamp_after,
             include_artifacts=include_artifacts,
         )
-        return self._iter_tasks(request, options)
+        return AsyncOnlyIterator("iter_tasks()", self._iter_tasks(request, options))
 
     async def _iter_tasks(
         self, request: ListTasksRequest, options: CallOptions
-    ) -> AsyncIterator[Task]:
+    ) -> AsyncGenerator[Task]:
         scope = self._core.begin("call", options, method=Client.iter_tasks)
         operation = scope.operation
         failure: BaseException | None = None

@@ -127,7 +127,8 @@ class KeySpace:
             other_agent = record.agent
             used_for = f"message {record.message_id} to another agent, {other_agent}"
             advice = (
-                "if the agent has moved, connect to both addresses; otherwise pass another key"
+                "pass a key of its own for each agent; if the agent has moved, connect to both "
+                "addresses"
             )
         else:
             return None

@@ -15,7 +15,13 @@ from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import found_task, outcome_unknown, wants_resend
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import damaged, shown, stored, utc, valid_traceparent
-from holdfast._journal.records import missing_replicas, owner_of, shown_agent, unknown_here
+from holdfast._journal.records import (
+    missing_replicas,
+    owner_of,
+    run_and_key,
+    shown_agent,
+    unknown_here,
+)
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.types import Message, Role, SendMessageRequest, TaskState
@@ -74,7 +80,8 @@ class PendingCall:
 
     def __repr__(self) -> str:
         return (
-            f"PendingCall(message_id={self.message_id!r}, task_id={self.task_id!r}, "
+            f"PendingCall(message_id={self.message_id!r}, run_id={self.run_id!r}, "
+            f"key={self.key!r}, task_id={self.task_id!r}, "
             f"context_id={self.context_id!r}, began={shown(self._record.began)}, "
             f"state={self.state}, is_held={self.is_held})"
         )
@@ -83,6 +90,19 @@ class PendingCall:
     def message_id(self) -> str:
         """Id of the message of the call, which may not have been sent."""
         return self._record.message_id
+
+    @property
+    def key(self) -> str | None:
+        """The ``key`` of the call, or in a run the key of its message; None if it has none.
+
+        In a fan-out with a key, it is ``key/name``, with the name of the agent.
+        """
+        return None if self._record.label is None else run_and_key(self._record.label)[1]
+
+    @property
+    def run_id(self) -> str | None:
+        """The ``run_id`` of the run that the message belongs to; None if it belongs to none."""
+        return None if self._record.label is None else run_and_key(self._record.label)[0] or None
 
     @property
     def damage(self) -> JournalError | None:

@@ -169,6 +169,7 @@ def explains_unknown_options(
 
 _OTHER_NAMES = {
     "attempts": ("max_retries", "max_reconnects"),
+    "deadline": ("within", "timeout"),
     "httpx_client": ("engine",),
     "page_size": ("limit",),
     "push_notification_config": ("push_notification_configs",),
@@ -179,6 +180,7 @@ _OTHER_NAMES = {
     "retries": ("max_retries", "retry", "retry_config"),
     "circuit_breaker": ("breaker",),
     "timeout": ("timeouts",),
+    "within": ("timeout",),
 }
 """Names that other libraries have for fields and options."""
 

@@ -334,11 +334,11 @@ class PushReceiver(ClosingContext):
                 task always ends it.
             timeout: Largest wait in seconds; more than 0, 900 by default.
             poll_interval: Seconds without a delivery after which the task is polled, 60 by
-                default.
+                default; earlier if half of the time that is left is shorter.
 
         Raises:
             DeadlineExceededError: The timeout has expired; the error's ``task`` is the latest
-                state.
+                state. Its message counts the deliveries that the receiver refused meanwhile.
             TaskAuthRequiredError: The timeout has expired while the task waits for an
                 authorization.
             LimitExceededError: The task has become too large.
@@ -390,6 +390,7 @@ class PushReceiver(ClosingContext):
             with traced.attached():
                 event = await self._validator.accept(scope, receive)
         except Refused as refusal:
+            self._watches.note_refusal(refusal)
             answer = reply_to(refusal)
             logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
             traced.end(answer.status)

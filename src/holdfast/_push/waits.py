@@ -65,6 +65,7 @@ class TaskWait:
         self._deadline = Deadline(name="wait", timeout=timeout, at=end)
         self._poll_interval = poll_interval
         self._news = asyncio.Event()
+        self._refused_before = watches.refused
 
     async def task(self, client: Client | None) -> Task:
         """Return the task once it fulfils the condition, also according to the `client`.
@@ -85,8 +86,20 @@ class TaskWait:
                 confirmed = task if client is None else await self._confirmed(client)
                 if confirmed is not None:
                     return confirmed
+        except (DeadlineExceededError, TaskAuthRequiredError) as error:
+            error.message += self._refusals()
+            raise
         finally:
             self._watch.waiting.discard(self._news)
+
+    def _refusals(self) -> str:
+        """Return the refused deliveries of this wait for its error; they may be of any task."""
+        refused = self._watches.refused - self._refused_before
+        if not refused:
+            return ""
+        count = "1 delivery" if refused == 1 else f"{refused} deliveries"
+        reason = self._watches.last_refusal
+        return f"; meanwhile the receiver refused {count} (the last one: {reason})"
 
     def _waiter(self, client: Client | None) -> TaskWaiter:
         async def poll() -> Task:

@@ -79,6 +79,8 @@ class Watches:
     Attributes:
         most_bytes: See the argument.
         is_closed: The receiver is closed.
+        refused: Number of deliveries that were refused, of any task.
+        last_refusal: Why the last one of these was refused.
     """
 
     def __init__(self, limits: Limits, *, most: int, most_bytes: int) -> None:
@@ -90,6 +92,8 @@ class Watches:
         self._by_task: dict[str, Watch] = {}
         self._bytes = 0
         self.is_closed = False
+        self.refused = 0
+        self.last_refusal = ""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -182,6 +186,12 @@ class Watches:
         self._add_size(watch, watch.deliveries.per_delivery + (len(body) if has_changed else 0))
         if has_changed:
             watch.wake()
+
+    def note_refusal(self, refused: Refused) -> None:
+        """Count a refused delivery; one that came too early does not count."""
+        if refused.reason is not Refusal.TOO_EARLY:
+            self.refused += 1
+            self.last_refusal = refused.text
 
     def add_polled(self, watch: Watch, task: Task) -> None:
         """Add the agent's response to a poll, like a delivery.

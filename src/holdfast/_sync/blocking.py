@@ -24,6 +24,7 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
+    ItemsView,
     Iterable,
     Mapping,
 )
@@ -32,6 +33,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
+from holdfast._aio.async_only import AsyncOnly
 from holdfast._sync.loop import HookDispatcher, is_over, run_by_caller, start_later, wait_for
 from holdfast.policies import Resilience
 
@@ -240,10 +242,11 @@ def _call(
     """Call a function of the asynchronous API on the loop, and return its result."""
 
     async def start() -> Any:
-        result = function(*args, **kwargs)
-        # A fan-out is awaitable, but it is a result.
-        is_result = type(result) in _twins or not inspect.isawaitable(result)
-        return result if is_result else await result
+        result: Any = function(*args, **kwargs)
+        # A fan-out is awaitable, but it is a result, and so is what only `async for` reads.
+        if type(result) in _twins or isinstance(result, AsyncOnly):
+            return result
+        return await result if inspect.isawaitable(result) else result
 
     return wait_for(start, hooks, unclaimed)
 
@@ -326,7 +329,7 @@ def _messages(messages: Any) -> Any:
     """Return messages; the calling thread runs an iterator, when there is room for a message."""
     if isinstance(messages, list | tuple | AsyncIterable) or not isinstance(messages, Iterable):
         return cast("Any", messages)
-    if isinstance(messages, str | bytes | Mapping):  # one message, which is refused later
+    if isinstance(messages, str | bytes | Mapping | ItemsView):  # refused later
         return cast("Any", messages)
     return _iterate_by_caller(iter(cast("Iterable[Any]", messages)))
 

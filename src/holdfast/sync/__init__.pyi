@@ -198,7 +198,8 @@ class BulkRun:
 
     Iterate over it once; then it is exhausted. It reads messages only during iteration, and only
     while fewer than ``concurrency`` are in flight. If the messages come from a generator,
-    the run closes the generator when it ends. To stop early, call `close`, or use the run as a context manager.
+    the run closes the generator when it ends. To stop early, call `close`, or use the run as a context manager. A run that is never iterated over sends nothing, and causes a
+    ``RuntimeWarning``.
 
     Attributes:
         finished_elsewhere: Number of messages without a result here, because another process of a
@@ -228,6 +229,7 @@ class BulkRun:
 
         Raises:
             ValueError: Two messages have the same key; no message after the second is sent.
+            TypeError: A message is a tuple of two strings; no message after it is sent.
             RuntimeError: The client was closed; another task is already waiting for the next
                 result; or a message or the iterable waited for something that was cancelled.
             Exception: The iterable of messages raised it, or a consumer, an interceptor or
@@ -652,7 +654,8 @@ class Client:
         Args:
             messages: The messages to send, each a `Content` or a `RunItem`. A message is
                 identified by its position, which must stay the same, or by the key of its
-                `RunItem`.
+                `RunItem`. A tuple of two strings is refused: it is either a key with its message,
+                which is a `RunItem`, or a message of two parts, which is a list.
             run_id: Name of the run in the journal, from 1 to 512 characters without control
                 characters; None, the default, records no run.
             concurrency: Largest number of messages in flight; at least 1, 32 by default.
@@ -1973,6 +1976,17 @@ class PendingCall:
     @property
     def message_id(self) -> str:
         """Id of the message of the call, which may not have been sent."""
+
+    @property
+    def key(self) -> str | None:
+        """The ``key`` of the call, or in a run the key of its message; None if it has none.
+
+        In a fan-out with a key, it is ``key/name``, with the name of the agent.
+        """
+
+    @property
+    def run_id(self) -> str | None:
+        """The ``run_id`` of the run that the message belongs to; None if it belongs to none."""
 
     @property
     def damage(self) -> JournalError | None:

@@ -109,8 +109,8 @@ def demo_server(
     """Run a demo agent on this machine, until Ctrl-C.
 
     The agent speaks JSON-RPC and HTTP+JSON. A message that begins with one of the words below
-    makes it behave as described there; it answers every other message with a short text. It stores
-    push notification configurations, but sends no notifications.
+    makes it behave as described there; it answers every other message with a short text. It sends
+    no push notifications, and its card says so.
 
     With --faults, requests fail: the first request of each new message meets the first fault, the
     next request (a retry, or a query of the task) the second one, until none is left.
