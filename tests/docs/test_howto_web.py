@@ -67,11 +67,25 @@ async def main():
         started = await send("POST", "/tasks", text="forever")
         await send("DELETE", f"/tasks/{started['id']}")
         replies.append(agent.tasks[left].state.name)
+        await send("POST", "/ask", text="hello", task_id="nope")
+        await send("POST", "/ask", text="again", **ids)
+        await send("DELETE", "/tasks/nope")
+        await send("DELETE", f"/tasks/{ids['task_id']}")
         agent.inject(rate_limited(retry_after=300), on="SendStreamingMessage")
         await send("POST", "/ask", text="later")
         await send("POST", "/ask", text="")
         await send("POST", "/stream", text="hello", task_id="")
         await send("POST", "/tasks", text="")
+    page["app"].router.lifespan_context = page["resuming_lifespan"]
+    before = len(agent.tasks)
+    async with AsgiNetwork({"http://app.test": page["app"]}) as network:
+        for _ in range(2):
+            headers = {"idempotency-key": "order-17"}
+            url = "http://app.test/orders?text=pizza"
+            request = HttpRequest(method="POST", url=url, headers=headers)
+            reply = await network.request(request)
+            replies.append((reply.status, json.loads(reply.body)["text"]))
+    replies.append(len(agent.tasks) - before)
     print(json.dumps(replies))
 
 run(main())
@@ -120,19 +134,21 @@ async def test_deliveries_are_signed(tmp_path, monkeypatch):
 
 @pytest.mark.sdk
 @pytest.mark.real_time
-async def test_application_serves_a_browser():
+async def test_application_serves_a_browser(tmp_path):
     process = await asyncio.create_subprocess_exec(
         *(sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03"), "-c", CALLER),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={"PYTHONPATH": str(PACKAGE)},
+        cwd=tmp_path,
     )
     async with asyncio.timeout(LIMIT):
         output, errors = await process.communicate("\n".join(WEB.blocks).encode())
     assert process.returncode == 0, errors.decode()
     asked, booked, oven, poem, table, failed, started, followed, *rest = json.loads(output)
-    _, canceled, left, limited, *invalid = rest
+    _, canceled, left, *refused, limited = rest[:8]
+    *invalid, first_order, second_order, order_count = rest[8:]
 
     assert (asked[0], asked[1]["question"], asked[1]["text"]) == (200, "When?", "")
     assert (booked[0], booked[1]["text"]) == (200, "tonight")
@@ -150,7 +166,10 @@ async def test_application_serves_a_browser():
     assert (canceled[0], canceled[1]["status"]["state"]) == (200, "TASK_STATE_CANCELED")
     assert left == "CANCELED"
     assert limited[0] == 503
+    assert [status for status, _ in refused] == [404, 409, 404, 409]
     assert [status for status, _ in invalid] == [422, 422, 422]
+    assert first_order == second_order == [200, "pizza"]
+    assert order_count == 1
 
 
 def events_in(reply):
