@@ -6,7 +6,7 @@ depends on the call that the journal has for the key:
 | The recorded call | The new call |
 |---|---|
 | none, or not sent | sends the message |
-| of another message, task, context or agent | raises `KeyConflictError` |
+| of another message or agent | raises `KeyConflictError` |
 | open, held by a live client | waits for the end of that call |
 | open, of a crashed client | resumes it; if its task is not found, ``on_unknown`` decides |
 | answered | returns the recorded answer, or the task as it is now |
