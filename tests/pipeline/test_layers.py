@@ -904,8 +904,21 @@ async def test_an_observer_that_fails_is_logged_and_harms_no_call(caplog):
 
     assert seen
     assert len(warned) == 1  # of many failures
-    assert "an observer failed on AttemptStarted" in caplog.text
+    assert "broken failed on AttemptStarted" in caplog.text
     assert "observer out of order" in caplog.text
+    shown = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert len(shown) == len(set(shown))  # one of each kind, however many events there are
+
+
+async def test_an_observer_that_returns_a_coroutine_is_reported_as_one_that_fails(caplog):
+    async def observe(_detail):
+        pass
+
+    client = connected(FakeAgent(), observers=[lambda detail: observe(detail)])  # noqa: PLW0108
+
+    with pytest.warns(RuntimeWarning, match="must be a plain function"):
+        assert (await client.ask("hello")).text == "hello"
+    assert "it returned a coroutine" in caplog.text
 
 
 async def test_an_observer_that_fails_harms_no_call_where_warnings_are_errors():

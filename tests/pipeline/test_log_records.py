@@ -30,6 +30,7 @@ WRITERS = {
     "_integrations/a2a_sdk/retry_loop.py": "the SDK's call: fields, but no operation of a client",
     "_integrations/a2a_sdk/notify.py": "the caller's hook of the SDK's call, which raised",
     "_integrations/otel/instrumentor.py": "a program that is instrumented twice",
+    "_aio/guarded_telemetry.py": "a telemetry of servers that raised",
     "_integrations/otel/telemetry.py": "a provider of spans that raised",
     "_integrations/temporal/activities.py": "an activity: the fields that it knows",
 }

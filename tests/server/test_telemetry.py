@@ -679,14 +679,45 @@ async def test_without_a_provider_the_trace_still_goes_on_to_the_agents_clients(
     assert not seen[1].is_valid
 
 
+class Raises:
+    """A telemetry of another tracing library that raises at one of its methods."""
+
+    def __init__(self, at):
+        self._at = at
+
+    def start_span(self, _activity, _parent=None, /):
+        return self._raise("start_span", self)
+
+    def attached(self):
+        return self._raise("attached", self)
+
+    def __enter__(self):
+        self._raise("enter")
+
+    def __exit__(self, *_error):
+        self._raise("exit")
+
+    def headers(self):
+        return self._raise("headers", {"traceparent": TRACEPARENT})
+
+    def end(self, _activity, _error=None):
+        self._raise("end")
+
+    def _raise(self, name, value=None):
+        if name == self._at:
+            raise RuntimeError("OpenTelemetry's rival is out of order")
+        return value
+
+
 @pytest.mark.parametrize(
     "telemetry",
     [
         Telemetry(tracer_provider=broken_tracers()),
         Telemetry(tracer_provider=broken_spans()),
         Telemetry(propagator=BrokenPropagator()),
+        *map(Raises, ("start_span", "attached", "enter", "exit", "headers", "end")),
     ],
-    ids=["tracer", "span", "propagator"],
+    ids=["tracer", "span", "propagator", "start", "attached", "enter", "exit", "headers", "end"],
 )
 async def test_a_broken_part_ends_no_request_and_is_reported_once(telemetry, caplog):
     engine = Carrying()

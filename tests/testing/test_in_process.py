@@ -235,7 +235,7 @@ def test_without_httpx_the_error_names_the_extra():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
 
-    assert "extra \"httpx\"" in done.stdout
+    assert 'extra "httpx"' in done.stdout
 
 
 @pytest.mark.real_time

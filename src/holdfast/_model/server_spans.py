@@ -82,7 +82,7 @@ class ServerSpan(Protocol):
         ...
 
     def end(self, activity: ServerActivity, error: BaseException | None = None) -> None:
-        """End the span; a second call does nothing. It must not raise.
+        """End the span; a second call does nothing.
 
         Args:
             activity: The activity with the fields that are known at its end.
@@ -92,14 +92,12 @@ class ServerSpan(Protocol):
 
 
 class ServerTelemetry(Protocol):
-    """Makes the spans of servers and push receivers."""
+    """Makes the spans of servers and push receivers; the first failure is logged as a warning."""
 
     def start_span(
         self, activity: ServerActivity, parent: ServerSpan | None = None, /
     ) -> ServerSpan:
         """Start the span of an activity.
-
-        It must not raise: its exceptions end the request.
 
         Args:
             activity: The activity.

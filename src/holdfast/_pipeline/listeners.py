@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -138,6 +139,7 @@ class Observers:
         self._observers = (log_observation, *own, *sources)
         self._takes_events = bool(own)  # neither the log nor a telemetry does
         self._takes_steps = len(self._observers) > 1
+        self._failures: set[tuple[int, type[Observation], type[Exception]]] = set()
         self._has_warned = False
 
     def are_active(self) -> bool:
@@ -466,11 +468,22 @@ class Observers:
     def _notify(self, observation: Observation) -> None:
         for observer in self._observers:
             try:
-                observer(observation)
-            except Exception as error:
-                text = f"an observer failed on {type(observation).__name__}"
-                logger.exception(text, extra=subject_fields(observation))
-                self._warn(f"{text}: {type(error).__name__}: {error}")
+                if (result := observer(observation)) is not None:
+                    _check_result(result)
+            except Exception as error:  # noqa: BLE001  an observer must not end calls
+                self._report_failure(observer, observation, error)
+
+    def _report_failure(
+        self, observer: Observer, observation: Observation, error: Exception
+    ) -> None:
+        """Log the failure of an observer; repetitions, as for each event, are details."""
+        name = getattr(observer, "__qualname__", type(observer).__qualname__)
+        text = f"the observer {name} failed on {type(observation).__name__}"
+        failure = id(observer), type(observation), type(error)
+        level = logging.DEBUG if failure in self._failures else logging.ERROR
+        self._failures.add(failure)
+        logger.log(level, text, exc_info=error, extra=subject_fields(observation))
+        self._warn(f"{text}: {type(error).__name__}: {error}")
 
     def _warn(self, text: str) -> None:
         """Warn of an observer's first failure; the log may not be configured."""
@@ -480,6 +493,14 @@ class Observers:
                 warnings.warn(
                     f"{text} (later failures are only logged)", RuntimeWarning, stacklevel=2
                 )
+
+
+def _check_result(result: object) -> None:
+    """Raise a TypeError if an observer has returned a coroutine, which nothing would await."""
+    if inspect.iscoroutine(result):
+        result.close()
+        text = "it returned a coroutine; an observer must be a plain function"
+        raise TypeError(text)
 
 
 def attempts_of(call: AnyCall) -> Sequence[Attempt]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._aio.env import SystemEnv
+from holdfast._aio.guarded_telemetry import guarded
 from holdfast._arguments import (
     check_count,
     check_hook,
@@ -153,7 +154,7 @@ class PushReceiver(ClosingContext):
         check_methods("env", self._env, "wall", "random", "new_id")
         if telemetry is not None:
             check_methods("telemetry", telemetry, "start_span")
-        self._telemetry = installed_telemetry() if telemetry is None else telemetry
+        self._telemetry = guarded(installed_telemetry() if telemetry is None else telemetry)
         check_count("max_tasks", max_tasks, least=1)
         check_count("max_bytes", max_bytes, least=1)
         self._owned: HttpEngine | None = None

@@ -26,6 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast._aio.cancel_scope import CancelScope
+from holdfast._aio.guarded_telemetry import guarded
 from holdfast._server.bodies import BoundedBodies
 from holdfast._server.errors import ProtocolErrors
 from holdfast._server.host_check import HostCheck
@@ -87,6 +88,7 @@ class Service:
         self._settings = settings
         self._engine: HttpEngine | None = None
         self._closing: asyncio.Task[int] | None = None
+        telemetry = self._telemetry = guarded(settings.telemetry)
         self._sdk_handler = self._make_handler(turns, card)
         self._safe_handler = SafeRequestHandler(
             self._sdk_handler,
@@ -95,7 +97,6 @@ class Service:
             max_parts=settings.max_parts,
             max_values=settings.max_json_values,
         )
-        telemetry = settings.telemetry
         self.handler = cast(
             "RequestHandler",
             self._safe_handler
@@ -238,7 +239,7 @@ class Service:
                 from holdfast.extend import AiohttpEngine
 
                 engine = self._engine = AiohttpEngine(proxies=False)
-            spans = None if settings.telemetry is None else TurnSpans(settings.telemetry)
+            spans = None if self._telemetry is None else TurnSpans(self._telemetry)
             self._turns.spans = spans
             sender = PushSender(engine, store, targets, spans)
         return {
