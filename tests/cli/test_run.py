@@ -1218,7 +1218,9 @@ def test_a_run_that_was_killed_continues_with_the_same_command(tmp_path):
     answers = {one["line"]: text_of(one) for one in results if "task" in one}
     others = [one["error"]["code"] for one in results if "error" in one]
     assert 0 < known < 40
-    assert f"{known} done by an earlier run" in told
+    # The journal may have more answers of the killed process than its results.
+    (earlier,) = re.findall(r"(\d+) done by an earlier run", told)
+    assert known <= int(earlier) < 40
     assert sorted(one["line"] for one in results) == [*range(1, 41)]
     assert answers.items() <= {number: f"LINE {number}" for number in range(1, 41)}.items()
     assert set(others) <= {"HOLDFAST_ERR_OUTCOME_UNKNOWN", "A2ACLI_ERR_TIMEOUT"}

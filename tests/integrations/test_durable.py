@@ -15,7 +15,7 @@ def test_missing_extra_is_named(monkeypatch, name, library):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"holdfast.integrations.{name}", raising=False)
 
-    with pytest.raises(ImportError, match=rf'pip install "holdfast\[{name}\]"'):
+    with pytest.raises(ImportError, match=rf'pip install "\.\[{name}\]"'):
         importlib.import_module(f"holdfast.integrations.{name}")
 
 

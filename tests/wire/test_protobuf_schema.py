@@ -158,5 +158,5 @@ def test_protobuf_is_imported_on_demand():
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.rpc", None)
 
-    with pytest.raises(ImportError, match=r'pip install "holdfast\[grpc\]"'):
+    with pytest.raises(ImportError, match=r'pip install "\.\[grpc\]"'):
         check_library()
