@@ -127,7 +127,9 @@ async def test_an_instrumented_program_traces_and_measures_all_its_clients(
     async with httpx.AsyncClient(transport=transport, headers=VERSION) as client:
         await client.post(f"{agent.url}/rpc", json=SEND)
     assert names(provider).count("SendMessage") == 2
-    assert reader.get_metrics_data() is not None
+    (resource,) = reader.get_metrics_data().resource_metrics
+    measured = {metric.name for scope in resource.scope_metrics for metric in scope.metrics}
+    assert "a2a.client.operation.duration" in measured
 
     instrumentor.instrument()  # a second time
     assert ["uninstrument() first" in each.getMessage() for each in caplog.records] == [True]
