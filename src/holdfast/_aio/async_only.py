@@ -38,7 +38,7 @@ class AsyncOnlyIterator(AsyncOnly, Generic[T]):
     """The items of an asynchronous generator.
 
     Args:
-        name: What is iterated over, in errors.
+        name: Name of the iterator in errors.
         items: The generator.
     """
 

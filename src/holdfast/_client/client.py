@@ -5,6 +5,7 @@ The layers of every call are listed in `holdfast._pipeline.order`.
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
@@ -1096,8 +1097,10 @@ class Client(ClosingContext):
         is_left = False
         operation.begin()
         try:
-            async for task in self._tasks_of_pages(request, scope, options.get("timeout")):
-                yield task
+            pages = self._tasks_of_pages(request, scope, options.get("timeout"))
+            async with aclosing(pages) as tasks:
+                async for task in tasks:
+                    yield task
         except GeneratorExit:
             is_left = True
             raise
@@ -1109,7 +1112,7 @@ class Client(ClosingContext):
 
     async def _tasks_of_pages(
         self, request: ListTasksRequest, scope: CallScope, timeout: float | None
-    ) -> AsyncIterator[Task]:
+    ) -> AsyncGenerator[Task]:
         """Iterate over the tasks of all pages; the timeout applies to each page."""
         token, seen, empty = "", set[str](), 0
         while True:

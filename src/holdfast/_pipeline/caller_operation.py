@@ -238,10 +238,6 @@ class CallerOperation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._depth == 1 and error is None and not self.is_observed:
-            self._depth, self._is_finished = 0, True  # as `finish` does, at less cost
-            self._failed = self._kept = None
-            return
         self.finish(error)
 
     def follow_up(self, name: str) -> CallerOperation:

@@ -152,7 +152,7 @@ class CallPipeline:
         attempt = [
             partial(AttemptLayer, observers=observers),  # a refused call is not an attempt
             *attempt_layers,
-            _telemetry(observers),  # each attempt has a span, which names what is sent
+            _telemetry(observers),  # below custom layers, whose headers take precedence
             # CredentialsLayer: new credentials, and a replay after a 401, are one attempt
             self._credentials if self._has_credentials else None,
         ]

@@ -290,8 +290,8 @@ class Summary:
         if self._plan.on_unknown == "resend":
             return f"to retry these: {retry}"
         return (
-            f"to wait or search for the answers again: {retry}; to send again what is not "
-            "found, although the agent may have executed it, add --on-unknown resend"
+            f"to wait or search for the answers again: {retry}; to send messages again that are "
+            "not found, although the agent may have executed them, add --on-unknown resend"
         )
 
     def _retry_hint(self) -> str:

@@ -90,5 +90,5 @@ class HoldfastInstrumentor:
         )
 
     def uninstrument(self) -> None:
-        """Give no `Telemetry` to what is made from now on; what has one keeps it."""
+        """Give no `Telemetry` to new clients, servers and receivers; existing ones keep theirs."""
         install_telemetry(None)
